@@ -1,0 +1,27 @@
+GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+FUZZTIME ?= 30s
+
+.PHONY: help test lint integration bench fuzz
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+test: ## all tests, with the race detector
+	go test -race ./...
+
+lint: ## format, imports and the usual mistakes; the fix is often: make lint ARGS=--fix
+	$(GOLANGCI_LINT) run $(ARGS) ./...
+
+integration: ## the built programs under kill -9
+	go test -count=1 -v ./integration/...
+
+bench: ## Go benchmarks, once each: that they run, not how fast
+	go test -run '^$$' -bench . -benchtime 1x ./...
+
+fuzz: ## each fuzz target for FUZZTIME
+	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$file"); do \
+			echo "$$target in $$(dirname "$$file")"; \
+			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
+		done; \
+	done

@@ -1,0 +1,83 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/pointsman/pointsman/engine"
+)
+
+// acceptTimeout bounds one attempt, so that a Postgres which is cut off without a word is an outage and not a silence.
+const acceptTimeout = 30 * time.Second
+
+// take has a batch taken in and settles it. After ctx is cancelled an attempt is made, but no other.
+func (c *consumer) take(ctx, work context.Context, batch []delivery) {
+	release := c.keepAlive(batch)
+	defer release()
+
+	var intakes []engine.Intake
+	for _, d := range batch {
+		intakes = append(intakes, d.intakes...)
+	}
+	var receipts []engine.Receipt
+	if len(intakes) > 0 {
+		if c.gaveUp {
+			c.letGo(batch)
+			return
+		}
+		start := time.Now()
+		var err error
+		if receipts, err = c.accept(ctx, work, intakes); err != nil {
+			c.gaveUp = true
+			c.letGo(batch)
+			return
+		}
+		c.metrics.batch.Observe(time.Since(start).Seconds())
+	}
+	c.settle(work, batch, receipts)
+}
+
+// accept offers the same intakes until they are committed: an outage holds this batch, counts for no message, and pulls no other.
+func (c *consumer) accept(ctx, work context.Context, intakes []engine.Intake) ([]engine.Receipt, error) {
+	report := func(err error) { c.health.report(partInbox(c.route.Name), err) }
+	return retry(ctx, report, func() ([]engine.Receipt, error) {
+		actx, cancel := context.WithTimeout(work, acceptTimeout)
+		defer cancel()
+		receipts, err := c.inbox.Accept(actx, intakes)
+		if err != nil {
+			return nil, fmt.Errorf("accept: %w", err)
+		}
+		if len(receipts) != len(intakes) {
+			return nil, fmt.Errorf("accept: %d receipts for %d intakes", len(receipts), len(intakes))
+		}
+		return receipts, nil
+	})
+}
+
+// letGo gives a batch back that could not be taken in before the end, a little later so that the copy that follows is up.
+func (c *consumer) letGo(batch []delivery) {
+	for _, d := range batch {
+		_ = d.NakWithDelay(time.Second) // if it is lost, AckWait brings the message again
+	}
+}
+
+// keepAlive extends the acks of a batch until stop is called.
+func (c *consumer) keepAlive(batch []delivery) (stop func()) {
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(c.route.ackWait / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				inProgress(batch)
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() { close(done); running.Wait() }
+}

@@ -1,0 +1,132 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+)
+
+// consumer runs one route: it reads the stream, gathers batches, has them taken in, and settles them.
+//
+// Three goroutines pass the messages on, so that the next batch is read and mapped while one is being taken in: read → gather →
+// take. The last two hold at most one batch each, and the subscription buffers at most one more.
+type consumer struct {
+	route   *route
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	inbox   Inbox
+	origins *origins
+	letters *deadLetters
+
+	failures failures
+	health   *health
+	metrics  *routeMetrics
+	log      *slog.Logger
+
+	waiting atomic.Int64 // since when the route waits for a message, in unix nanoseconds; 0: it does not
+	gaveUp  bool         // a batch could not be taken in before the end; the goroutine that takes owns it
+}
+
+// run keeps a session open until ctx is cancelled; work outlives ctx for what is in hand then.
+func (c *consumer) run(ctx, work context.Context) {
+	for short := 0; ; {
+		b, err := retry(ctx, c.reportTrouble, func() (binding, error) { return c.bind(ctx) })
+		if err != nil {
+			return // ctx is done
+		}
+		if c.route.Paused {
+			c.report(nil)
+			<-ctx.Done() // with its consumer in place: a stream that keeps only what is wanted keeps this
+			return
+		}
+		began := time.Now()
+		err = c.session(ctx, work, b, short > 0)
+		if ctx.Err() != nil {
+			return
+		}
+		if short++; time.Since(began) > provenAfter {
+			short = 0
+		}
+		if err != nil {
+			c.report(err)
+		}
+		select {
+		case <-time.After(doubling(firstSessionPause, lastSessionPause, short)):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// A session that ends as soon as it begins is begun anew ever more slowly, and is not taken for a cure of what ended the one before
+// until it has lasted, or has brought a message.
+const (
+	firstSessionPause = 50 * time.Millisecond
+	lastSessionPause  = 5 * time.Second
+	provenAfter       = 15 * time.Second
+)
+
+// report what keeps the route from reading.
+func (c *consumer) report(err error) { c.health.report(partRoute(c.route.Name), err) }
+
+// reportTrouble and not its end: what comes next decides.
+func (c *consumer) reportTrouble(err error) {
+	if err != nil {
+		c.report(err)
+	}
+}
+
+// session consumes over one binding until ctx is cancelled (nil) or the binding does not hold any more.
+func (c *consumer) session(ctx, work context.Context, b binding, doubtful bool) error {
+	g, gctx := errgroup.WithContext(work)
+	r := newReader(gctx, c, b)
+	pull := r.consume
+	if c.route.Existing != "" {
+		pull = r.pullExisting
+	}
+	batches := make(chan []delivery)
+	g.Go(func() error {
+		defer close(r.gone)
+		return pull(ctx, work)
+	})
+	g.Go(func() error {
+		defer close(batches)
+		c.gather(r.out, r.gone, batches)
+		return nil
+	})
+	g.Go(func() error {
+		for batch := range batches {
+			c.take(ctx, work, batch)
+		}
+		return errSessionOver
+	})
+	g.Go(func() error { c.prove(gctx, doubtful); return nil })
+	if c.route.Existing == "" {
+		g.Go(func() error { return c.watch(gctx, b) })
+	}
+	if err := g.Wait(); !errors.Is(err, errSessionOver) {
+		return err
+	}
+	return nil
+}
+
+// prove reports the session as well, when it is to be believed.
+func (c *consumer) prove(ctx context.Context, doubtful bool) {
+	if doubtful {
+		select {
+		case <-time.After(provenAfter):
+		case <-ctx.Done():
+			return
+		}
+	}
+	c.report(nil)
+}
+
+// errSessionOver ends the other goroutines of a session when all that was read is settled.
+var errSessionOver = errors.New("session over")

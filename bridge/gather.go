@@ -1,0 +1,71 @@
+package bridge
+
+import "time"
+
+const (
+	// maxBatchBytes ends a batch early: bodies go to Postgres in one statement.
+	maxBatchBytes = 8 << 20
+	// flow is the size of batch from which gathering pays. Below it messages come one by one, and each goes at once.
+	flow = 16
+)
+
+// gather passes on batches in the order of the messages until gone is closed. A batch is offered as soon as it has one message, and
+// grows while nobody takes it; only in a flow of messages is it held back for Batch.Wait, so that it is worth its transaction.
+func (c *consumer) gather(in <-chan delivery, gone <-chan struct{}, out chan<- []delivery) {
+	keep := time.NewTicker(c.route.ackWait / 3)
+	defer keep.Stop()
+	previous := 0
+	for {
+		batch, open := c.gatherOne(in, gone, out, keep.C, previous >= flow)
+		if !open {
+			return
+		}
+		previous = batch
+	}
+}
+
+// gatherOne passes one batch on and returns its size; open is false when gone is closed.
+func (c *consumer) gatherOne(
+	in <-chan delivery, gone <-chan struct{}, out chan<- []delivery, keep <-chan time.Time, inFlow bool,
+) (size int, open bool) {
+	var (
+		batch          []delivery
+		bytes, intakes int
+		offer          chan<- []delivery // nil until the batch may go
+		due            <-chan time.Time
+		more           = in // nil when the batch is full
+	)
+	for {
+		select {
+		case <-gone:
+			if len(batch) > 0 {
+				out <- batch
+			}
+			return 0, false
+		case d := <-more:
+			batch, bytes, intakes = append(batch, d), bytes+len(d.body), intakes+max(1, len(d.intakes))
+			switch full := intakes >= c.route.Batch.Size || bytes >= maxBatchBytes; {
+			case full:
+				offer, more = out, nil
+			case len(batch) > 1:
+			case inFlow && c.route.Batch.Wait > 0:
+				due = time.After(c.route.Batch.Wait)
+			default:
+				offer = out
+			}
+		case <-due:
+			offer, due = out, nil
+		case offer <- batch:
+			return len(batch), true
+		case <-keep:
+			inProgress(batch)
+		}
+	}
+}
+
+// inProgress asks the server for another AckWait. It is best effort: what comes again is a duplicate.
+func inProgress(batch []delivery) {
+	for _, d := range batch {
+		_ = d.InProgress()
+	}
+}

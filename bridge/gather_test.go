@@ -1,0 +1,75 @@
+package bridge
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func gatherer(size int) *consumer {
+	return &consumer{route: &route{Route: Route{Batch: Batch{Size: size, Wait: 5 * time.Millisecond}}, ackWait: time.Minute}}
+}
+
+func small() delivery { return delivery{message: &message{body: []byte("x")}} }
+
+// A message that comes alone goes at once; in a flow a batch waits to grow; a full one does not wait.
+func TestGatherWaitsOnlyInAFlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, in, gone, out := gatherer(100), make(chan delivery), make(chan struct{}), make(chan []delivery)
+		go c.gather(in, gone, out)
+		began := time.Now()
+		in <- small()
+		if n := len(<-out); n != 1 || time.Since(began) != 0 {
+			t.Errorf("%d messages after %s, want one at once", n, time.Since(began))
+		}
+		for range flow { // nobody takes them: they gather
+			in <- small()
+		}
+		if n := len(<-out); n != flow || time.Since(began) != 0 {
+			t.Errorf("%d messages after %s, want %d at once", n, time.Since(began), flow)
+		}
+		in <- small()
+		if n := len(<-out); n != 1 || time.Since(began) != 5*time.Millisecond {
+			t.Errorf("%d messages after %s, want one after the wait", n, time.Since(began))
+		}
+		for range 100 {
+			in <- small()
+		}
+		synctest.Wait()
+		select {
+		case in <- small():
+			t.Error("a full batch took one more")
+		default:
+		}
+		if n := len(<-out); n != 100 {
+			t.Errorf("%d messages, want 100", n)
+		}
+		in <- small()
+		close(gone)
+		if n := len(<-out); n != 1 {
+			t.Errorf("%d messages at the end, want one", n)
+		}
+	})
+}
+
+func TestGatherBoundsBytes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, in, gone, out := gatherer(100), make(chan delivery), make(chan struct{}), make(chan []delivery)
+		go c.gather(in, gone, out)
+		defer close(gone)
+		for range 2 {
+			in <- delivery{message: &message{body: make([]byte, maxBatchBytes/2)}}
+		}
+		synctest.Wait()
+		select {
+		case in <- small():
+			t.Error("a batch of the most bytes took one more")
+		default:
+		}
+		if n := len(<-out); n != 2 {
+			t.Errorf("%d messages, want 2", n)
+		}
+	})
+}

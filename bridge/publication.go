@@ -1,0 +1,116 @@
+package bridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/ident"
+	"github.com/pointsman/pointsman/subjects"
+)
+
+// publication makes what goes out for a row of the outbox. The same row gives the same message each time.
+func publication(space subjects.Space, p engine.Publication, maxPayload int) *nats.Msg {
+	msg := &nats.Msg{Subject: p.Subject, Data: p.Body, Header: nats.Header{}}
+	maps.Copy(msg.Header, p.Headers)
+	switch p.Kind {
+	case engine.PublishOutcome:
+		describeOutcome(msg, space, p)
+	case engine.PublishDeadLetter:
+		msg.Subject, msg.Header = space.DeadLetter(p.Subject), quarantine(p.Headers)
+		msg.Header.Set(subjects.HeaderMsgID, p.MsgID)
+		msg.Header.Set(subjects.HeaderReason, headerText(msg.Header.Get(subjects.HeaderReason)))
+		fit(msg, maxPayload)
+	}
+	if p.Kind == engine.PublishOutcome || p.Kind == engine.PublishReply {
+		leaveOutResult(msg, maxPayload)
+	}
+	if msg.Header.Get(subjects.HeaderMsgID) == "" { // a step may have given a publication an id of its own
+		msg.Header.Set(subjects.HeaderMsgID, p.MsgID)
+	}
+	return msg
+}
+
+// leaveOutResult makes the outcome of a large result small enough for the server, and says so: that an instance has ended is told in
+// any case, and its result can be asked for.
+func leaveOutResult(msg *nats.Msg, maxPayload int) {
+	const note = 256 // room for what is added to the headers
+	size := headerSize(msg.Header) + len(msg.Data)
+	if maxPayload <= 0 || size+note <= maxPayload {
+		return
+	}
+	var outcome map[string]json.RawMessage
+	if json.Unmarshal(msg.Data, &outcome) != nil {
+		return
+	}
+	outcome["result"] = json.RawMessage("null")
+	if body, err := ident.Encode(outcome); err == nil {
+		msg.Data = body
+		msg.Header.Set(subjects.HeaderReason, fmt.Sprintf("result left out: the message would have %d bytes, and the server takes %d", size, maxPayload))
+	}
+}
+
+// describeOutcome makes an outcome a CloudEvent in binary mode.
+func describeOutcome(msg *nats.Msg, space subjects.Space, p engine.Publication) {
+	machine, status, _ := strings.Cut(p.Subject, ".")
+	msg.Subject = space.Outcome(p.Project, machine, status)
+	for name, value := range map[string]string{
+		subjects.HeaderMsgID:         p.MsgID,
+		subjects.HeaderContentType:   "application/json",
+		subjects.HeaderCESpecVersion: "1.0",
+		subjects.HeaderCEID:          p.MsgID,
+		subjects.HeaderCESource:      "/" + space.Prefix() + "/" + p.Project + "/" + machine,
+		subjects.HeaderCEType:        space.Prefix() + ".outcome." + status,
+		subjects.HeaderCESubject:     p.InstanceID.String(),
+		subjects.HeaderCETime:        p.CreatedAt.UTC().Format(time.RFC3339Nano),
+	} {
+		msg.Header.Set(name, value)
+	}
+}
+
+// publish sends a row out, and returns when it is stored by a stream; a reply when the server has it.
+func (r *relay) publish(ctx context.Context, p engine.Publication) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	msg := publication(r.space, p, int(r.conn.MaxPayload()))
+	if p.Kind != engine.PublishReply {
+		_, err := r.js.PublishMsg(ctx, msg)
+		return err
+	}
+	if err := r.conn.PublishMsg(msg); err != nil {
+		return err
+	}
+	return r.conn.FlushWithContext(ctx)
+}
+
+// publishFailure says what a failed publication means for its row.
+type publishFailure int
+
+const (
+	unreachable publishFailure = iota // no connection: nothing is counted, it is tried again from here
+	unanswered                        // no answer: tried again later, and never given up for
+	refused                           // by whoever should have stored it: tried again later, a number of times
+	hopeless                          // never possible
+)
+
+func classify(err error, connected bool) publishFailure {
+	switch {
+	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrBadSubject), errors.Is(err, nats.ErrBadHeaderMsg):
+		return hopeless
+	case !connected, errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed),
+		errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, context.Canceled):
+		return unreachable
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrJetStreamNotEnabled):
+		return unanswered
+	default:
+		return refused
+	}
+}

@@ -1,0 +1,117 @@
+package bridge
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pointsman/pointsman/engine"
+)
+
+// delivery is a message in hand, with what the route made of it.
+type delivery struct {
+	acker
+	*message
+	mapping
+}
+
+// acker answers for a message to its consumer.
+type acker interface {
+	Ack() error
+	NakWithDelay(delay time.Duration) error
+	InProgress() error
+}
+
+// reader is the first part of a session: it maps messages one by one, in the order of the stream.
+type reader struct {
+	*consumer
+	binding binding
+	ctx     context.Context // of the session
+	out     chan delivery
+	gone    chan struct{} // closed when nothing more is to be read
+	failed  chan error
+
+	last       uint64 // consumer sequence
+	reconnects uint64
+	broken     bool
+}
+
+func newReader(ctx context.Context, c *consumer, b binding) *reader {
+	c.waiting.Store(time.Now().UnixNano())
+	return &reader{
+		consumer: c, binding: b, ctx: ctx, reconnects: c.conn.Stats().Reconnects,
+		out: make(chan delivery), gone: make(chan struct{}), failed: make(chan error, 1),
+	}
+}
+
+// fail ends the session; the first failure counts.
+func (r *reader) fail(err error) {
+	select {
+	case r.failed <- err:
+	default:
+	}
+}
+
+// read a message and pass it on. While nobody takes it the subscription stands still, and nothing more is pulled.
+func (r *reader) read(a acker, m *message, consumerSequence uint64) {
+	r.waiting.Store(0)
+	defer func() { r.waiting.Store(time.Now().UnixNano()) }()
+	if r.broken {
+		return // not acked, so it comes again in the next session
+	}
+	if err := r.locate(m, consumerSequence); err != nil {
+		r.broken = true
+		r.fail(err)
+		return
+	}
+	select {
+	case r.out <- delivery{acker: a, message: m, mapping: r.route.mapMessage(m)}:
+	case <-r.gone:
+	}
+}
+
+// locate says where a message stands, and where it stood first.
+func (r *reader) locate(m *message, consumerSequence uint64) (err error) {
+	if r.last == 0 {
+		r.report(nil)
+	}
+	if r.route.Existing != "" {
+		r.last = consumerSequence
+		// Without a right to ask for the stream, the time of the message stands for the stream's: it tells incarnations apart as well.
+		// And without one to ask for the consumer, any message may have been read before.
+		m.created, m.seenBefore = m.stored, true
+		m.origin = engine.Origin{Stream: m.stream, Created: m.created, Sequence: m.sequence}
+		return nil
+	}
+	// The consumer's own sequence only grows, as long as it is the same consumer. When it does not, or after the connection was
+	// away, the stream may have been made again, and what was just read would be taken for the old stream's.
+	if n := r.conn.Stats().Reconnects; n != r.reconnects || consumerSequence <= r.last {
+		if err := r.verify(); err != nil {
+			return err
+		}
+		r.reconnects = n
+	}
+	r.last = consumerSequence
+	m.created, m.mirrors = r.binding.created, r.binding.mirrors
+	m.seenBefore = m.deliveries > 1 || m.stored.Before(r.binding.since)
+	m.origin, err = retry(r.ctx, r.report, func() (engine.Origin, error) { return r.origins.of(r.ctx, m) })
+	return err
+}
+
+// verify that the stream is still the one of the binding.
+func (r *reader) verify() error {
+	created, err := retry(r.ctx, r.report, func() (time.Time, error) {
+		s, err := r.js.Stream(r.ctx, r.route.Stream)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("stream %s: %w", r.route.Stream, err)
+		}
+		return s.CachedInfo().Created, nil
+	})
+	if err != nil {
+		return err
+	}
+	if !created.Equal(r.binding.created) {
+		return fmt.Errorf("stream %s was made again", r.route.Stream)
+	}
+	return nil
+}

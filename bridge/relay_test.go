@@ -1,0 +1,315 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/subjects"
+)
+
+var relayInstances = []uuid.UUID{uuid.MustParse("00000000-0000-7000-8000-000000000001"), uuid.MustParse("00000000-0000-7000-8000-000000000002")}
+
+// row is a publication of one of two instances.
+func row(id int64, instance int, kind engine.PublicationKind, subject string) engine.Publication {
+	return engine.Publication{
+		ID: id, InstanceID: relayInstances[instance], Kind: kind, Project: "default", Subject: subject,
+		MsgID: fmt.Sprintf("msg-%d", id), Body: fmt.Appendf(nil, `{"row":%d}`, id), CreatedAt: time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC),
+	}
+}
+
+func (b *bundle) relayConfig() Config {
+	cfg := b.config()
+	cfg.Outbox = b.outbox
+	return cfg
+}
+
+func (b *bundle) outboxIs(what string, f func() bool) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.Context(), patience)
+	defer cancel()
+	if !b.outbox.until(ctx, f) {
+		b.Fatalf("outbox is not: %s; ready: %v; log:\n%s", what, b.bridge.Ready(), b.log)
+	}
+}
+
+func (b *bundle) outboxEmpty() {
+	b.Helper()
+	b.outboxIs("empty", func() bool { return len(b.outbox.rows) == 0 })
+}
+
+// bodies of a stream, in order.
+func (b *bundle) bodies(stream string) (bodies []string) {
+	b.Helper()
+	s, err := b.js.Stream(b.Context(), stream)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for seq := range s.CachedInfo().State.Msgs {
+		m, err := s.GetMsg(b.Context(), seq+1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		bodies = append(bodies, string(m.Data))
+	}
+	return bodies
+}
+
+func TestOutcomeIsACloudEvent(t *testing.T) {
+	b := setup(t)
+	p := row(1, 0, engine.PublishOutcome, "order.done")
+	p.Headers = map[string][]string{"traceparent": {"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}
+	b.outbox.rows[1] = p
+	b.run(b.relayConfig())
+	b.outboxEmpty()
+	s, err := b.js.Stream(t.Context(), b.space.OutcomesStream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.Subject != "pointsman.outcome.default.order.done" || string(m.Data) != `{"row":1}` {
+		t.Errorf("got %s %s", m.Subject, m.Data)
+	}
+	for name, want := range map[string]string{
+		"Nats-Msg-Id": "msg-1", "ce-id": "msg-1", "ce-specversion": "1.0", "ce-source": "/pointsman/default/order",
+		"ce-type": "pointsman.outcome.done", "ce-subject": relayInstances[0].String(), "ce-time": "2026-01-02T03:04:05.000000006Z",
+		"content-type": "application/json", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+	} {
+		if got := m.Header.Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	b.ready()
+}
+
+func TestRelayKinds(t *testing.T) {
+	b := setup(t)
+	b.stream("OUT", "out.>")
+	sub, err := b.conn.SubscribeSync("replies.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := row(3, 0, engine.PublishDeadLetter, "orders")
+	dead.InstanceID = uuid.Nil
+	dead.Headers = map[string][]string{subjects.HeaderMsgID: {"theirs"}, subjects.HeaderReason: {"expi\nred"}, "Nats-Rollup": {"all"}}
+	own := row(4, 1, engine.PublishMessage, "out.own")
+	own.Headers = map[string][]string{subjects.HeaderMsgID: {"own"}}
+	b.outbox.rows = map[int64]engine.Publication{
+		1: row(1, 0, engine.PublishReply, "replies.1"), 2: row(2, 0, engine.PublishMessage, "out.1"), 3: dead, 4: own,
+	}
+	b.run(b.relayConfig())
+	b.outboxEmpty()
+	if m, err := sub.NextMsg(patience); err != nil || string(m.Data) != `{"row":1}` || m.Header.Get(subjects.HeaderMsgID) != "msg-1" {
+		t.Errorf("reply %v, %v", m, err)
+	}
+	s, err := b.js.Stream(t.Context(), "OUT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for seq := range uint64(2) {
+		m, err := s.GetMsg(t.Context(), seq+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, m.Header.Get(subjects.HeaderMsgID))
+	}
+	slices.Sort(ids)
+	if !slices.Equal(ids, []string{"msg-2", "own"}) {
+		t.Errorf("ids %v", ids)
+	}
+	h := b.deadLetters(1)[0].Header
+	if h.Get(subjects.HeaderMsgID) != "msg-3" || h.Get(subjects.HeaderOriginalMsgID) != "theirs" || h.Get("Nats-Rollup") != "" || h.Get(subjects.HeaderReason) != "expi red" {
+		t.Errorf("dead letter %v", h)
+	}
+}
+
+func TestRelayKeepsOrderOfAnInstance(t *testing.T) {
+	b := setup(t)
+	b.stream("OUT", "out.>")
+	const n = 2000 // several windows
+	for id := int64(1); id <= n; id++ {
+		b.outbox.rows[id] = row(id, int(id%2), engine.PublishMessage, fmt.Sprintf("out.%d", id%2))
+	}
+	b.run(b.relayConfig())
+	b.outboxEmpty()
+	last := map[string]int64{}
+	s, err := b.js.Stream(t.Context(), "OUT")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.CachedInfo().State.Msgs; got != n {
+		t.Fatalf("%d messages, want %d", got, n)
+	}
+	for seq := range uint64(n) {
+		m, err := s.GetMsg(t.Context(), seq+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var id int64
+		if _, err := fmt.Sscanf(string(m.Data), `{"row":%d}`, &id); err != nil {
+			t.Fatal(err)
+		}
+		if id <= last[m.Subject] {
+			t.Fatalf("row %d after row %d", id, last[m.Subject])
+		}
+		last[m.Subject] = id
+	}
+}
+
+// A publication that no stream takes holds up its own instance, and no other, until there is a stream.
+func TestRelayPostponesWhatNoStreamTakes(t *testing.T) {
+	b := setup(t)
+	b.stream("OUT", "out.>")
+	b.outbox.rows = map[int64]engine.Publication{
+		1: row(1, 0, engine.PublishMessage, "nowhere.1"), 2: row(2, 0, engine.PublishMessage, "out.a"),
+		3: row(3, 1, engine.PublishMessage, "out.b"), 4: row(4, 1, engine.PublishMessage, "out.c"),
+	}
+	b.run(b.relayConfig())
+	b.outboxIs("postponed, others out", func() bool { return len(b.outbox.delays) == 1 && len(b.outbox.rows) == 2 })
+	b.outbox.due()
+	b.outboxIs("postponed again", func() bool { return len(b.outbox.delays) == 2 })
+	if !slices.Equal(b.outbox.delays, []time.Duration{time.Second, 2 * time.Second}) {
+		t.Errorf("delays %v", b.outbox.delays)
+	}
+	b.stream("LATE", "nowhere.>")
+	b.outbox.due()
+	b.bridge.Poke()
+	b.outboxEmpty()
+	if got := b.bodies("OUT"); !slices.Equal(got, []string{`{"row":3}`, `{"row":4}`, `{"row":2}`}) {
+		t.Errorf("got %v", got)
+	}
+	b.ready()
+}
+
+func TestRelayGivesUp(t *testing.T) {
+	b := setup(t)
+	b.stream("OUT", "out.>")
+	lastAttempt := row(1, 0, engine.PublishMessage, "nowhere.1")
+	lastAttempt.Attempts = maxAttempts - 1
+	tooLarge := row(3, 1, engine.PublishMessage, "out.large")
+	tooLarge.Body = make([]byte, b.conn.MaxPayload()+1)
+	b.outbox.rows = map[int64]engine.Publication{1: lastAttempt, 2: row(2, 0, engine.PublishMessage, "out.a"), 3: tooLarge}
+	b.run(b.relayConfig())
+	b.outboxIs("two dead, one out", func() bool { return len(b.outbox.dead) == 2 && len(b.outbox.rows) == 2 })
+	if got := b.outbox.dead[1]; got != "publish to nowhere.1: nats: no response from stream" {
+		t.Errorf("reason %q", got)
+	}
+	if got := b.outbox.dead[3]; !strings.Contains(got, "maximum payload exceeded") {
+		t.Errorf("reason %q", got)
+	}
+}
+
+// An outage of NATS postpones nothing: a day of it must not kill what waits.
+func TestRelayNATSOutage(t *testing.T) {
+	b := setup(t)
+	b.stream("OUT", "out.>")
+	b.run(b.relayConfig())
+	b.ready()
+	b.server.Down(t)
+	b.eventually("disconnected", func() bool { return !b.conn.IsConnected() })
+	b.outbox.do(func() { b.outbox.rows[1] = row(1, 0, engine.PublishMessage, "out.a") })
+	b.bridge.Poke()
+	b.eventually("relay reports", func() bool { return strings.Contains(fmt.Sprint(b.bridge.Ready()), "relay: nats: ") })
+	b.server.Up(t)
+	b.outboxEmpty()
+	if len(b.outbox.delays) != 0 {
+		t.Errorf("postponed: %v", b.outbox.delays)
+	}
+	b.ready()
+}
+
+// The ack of a publication is lost, so it is published again, under the same id: the stream has it once.
+func TestRelayLosesAnAck(t *testing.T) {
+	b := setup(t)
+	b.stream("OUT", "out.>")
+	b.outbox.rows[1] = row(1, 0, engine.PublishMessage, "out.a")
+	b.outbox.rows[2] = row(2, 0, engine.PublishMessage, "out.a")
+	cfg := b.relayConfig()
+	cfg.JetStream = &lossy{JetStream: b.js, lose: 1}
+	b.run(cfg)
+	b.outboxIs("postponed", func() bool { return len(b.outbox.delays) == 1 })
+	b.outbox.due()
+	b.outboxEmpty()
+	if got := b.bodies("OUT"); !slices.Equal(got, []string{`{"row":1}`, `{"row":2}`}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// lossy loses the acks of the first publications.
+type lossy struct {
+	jetstream.JetStream
+	lose int
+}
+
+func (l *lossy) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
+	ack, err := l.JetStream.PublishMsg(ctx, m, opts...)
+	if l.lose > 0 && err == nil { // one publication is on its way, as both are one instance's
+		l.lose--
+		return nil, nats.ErrTimeout
+	}
+	return ack, err
+}
+
+// What is out while Postgres is away goes out once, and is removed when it is back.
+func TestRelayPostgresOutage(t *testing.T) {
+	b := setup(t)
+	b.stream("OUT", "out.>")
+	b.outbox.err = errors.New("connection refused")
+	b.outbox.rows[1] = row(1, 0, engine.PublishMessage, "out.a")
+	b.run(b.relayConfig())
+	b.eventually("relay reports", func() bool {
+		return strings.Contains(fmt.Sprint(b.bridge.Ready()), "relay: hold shards: connection refused")
+	})
+	b.outbox.do(func() { b.outbox.err = nil })
+	b.outboxEmpty()
+	b.ready()
+	if got := strings.Count(b.log.String(), "part=relay"); got != 2 {
+		t.Errorf("%d log lines of the outage, want its begin and its end:\n%s", got, b.log)
+	}
+}
+
+func TestRelayReleasesItsShards(t *testing.T) {
+	b := setup(t)
+	stop := b.run(b.relayConfig())
+	b.ready()
+	stop()
+	if !b.outbox.released {
+		t.Error("shards are held after the end")
+	}
+}
+
+func TestClassify(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err       error
+		connected bool
+		want      publishFailure
+	}{
+		{jetstream.ErrNoStreamResponse, true, refused},
+		{jetstream.ErrNoStreamResponse, false, unreachable},
+		{fmt.Errorf("nats: %w", &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum messages exceeded"}), true, refused},
+		{context.DeadlineExceeded, true, unanswered},
+		{context.DeadlineExceeded, false, unreachable},
+		{nats.ErrTimeout, true, unanswered},
+		{nats.ErrDisconnected, true, unreachable},
+		{nats.ErrMaxPayload, true, hopeless},
+		{nats.ErrBadSubject, false, hopeless},
+	} {
+		if got := classify(c.err, c.connected); got != c.want {
+			t.Errorf("%v, connected %v: %d, want %d", c.err, c.connected, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,10 @@
+// Command pointsman: see pointsman --help.
+package main
+
+import (
+	"os"
+
+	"github.com/pointsman/pointsman/internal/cli"
+)
+
+func main() { os.Exit(cli.Main(cli.Pointsman())) }

@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pointsman/pointsman/internal/store"
+	"github.com/pointsman/pointsman/migrations"
+)
+
+// Config of a [Client]. The zero value is usable.
+type Config struct {
+	Schema   string                // zero: "pointsman"
+	Outcomes []Status              // which ends are published; nil: done, failed and canceled
+	Waker    Waker                 // carries pokes to the workers of other processes; nil: they poll
+	Logger   *slog.Logger          // zero: slog.Default
+	Metrics  prometheus.Registerer // zero: none
+}
+
+// Waker carries best-effort pokes ("work may be waiting in this queue") between processes. Correctness never depends on it.
+// Package wake has one over core NATS.
+type Waker interface {
+	// Wake pokes whoever listens to the queues. It does not block.
+	Wake(queues []string)
+	// Listen calls poke, from any goroutine, until it is stopped.
+	Listen(queues []string, poke func(queue string)) (stop func(), err error)
+}
+
+// Client starts, signals, reads and cancels instances. It is safe for concurrent use.
+type Client struct {
+	store   *store.Store
+	publish []string
+	waker   Waker
+	log     *slog.Logger
+	metrics *metrics
+
+	mu    sync.Mutex
+	pokes map[*Worker]struct{} // of this process
+}
+
+// Connect opens a pool that suits the engine's statements. Behind a pooler in transaction mode pass pooler. A maxConns of 0 is 16.
+// It does not wait for the database to answer.
+func Connect(ctx context.Context, url string, maxConns int, pooler bool) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = 16
+	if maxConns > 0 {
+		cfg.MaxConns = int32(maxConns)
+	}
+	store.Tune(cfg, pooler)
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// NewClient returns a client of the database, whose schema has to be there (package migrations). The pool should come from
+// [Connect].
+func NewClient(db *pgxpool.Pool, cfg Config) (*Client, error) {
+	st, err := store.New(db, cfg.Schema)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{store: st, publish: []string{string(StatusDone), string(StatusFailed), string(StatusCanceled)}, waker: cfg.Waker, log: cfg.Logger, pokes: map[*Worker]struct{}{}}
+	if cfg.Outcomes != nil {
+		c.publish = []string{}
+		for _, s := range cfg.Outcomes {
+			if s.Live() {
+				return nil, fmt.Errorf("outcomes: %q is no end: want done, failed or canceled", s)
+			}
+			c.publish = append(c.publish, string(s))
+		}
+	}
+	if c.log == nil {
+		c.log = slog.Default()
+	}
+	c.metrics, err = newMetrics(cfg.Metrics, st.Unguarded)
+	return c, err
+}
+
+// CheckSchema says whether the database has the schema that this build needs.
+func CheckSchema(ctx context.Context, db *pgxpool.Pool, schema string) error {
+	conn, err := db.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	version, err := migrations.Current(ctx, conn.Conn(), schema)
+	if err != nil {
+		return err
+	}
+	if version < migrations.Version {
+		return &SchemaError{Have: version, Need: migrations.Version}
+	}
+	return nil
+}
+
+// SchemaError: the database schema is older than this build needs.
+type SchemaError struct{ Have, Need int }
+
+func (e *SchemaError) Error() string {
+	return fmt.Sprintf("the database schema is at version %d and this build needs %d: run pointsman migrate up", e.Have, e.Need)
+}
+
+// Get returns an instance: by id, or the one that has the key now, or else had it last. The error is [ErrNotFound] where there is
+// none.
+func (c *Client) Get(ctx context.Context, ref Ref) (Instance, error) { return get(ctx, c.store, ref) }
+
+// GetTx is Get inside a transaction of the caller's.
+func (c *Client) GetTx(ctx context.Context, tx pgx.Tx, ref Ref) (Instance, error) {
+	st, err := c.store.InTx(ctx, tx)
+	if err != nil {
+		return Instance{}, err
+	}
+	return get(ctx, st, ref)
+}
+
+func get(ctx context.Context, st *store.Store, ref Ref) (Instance, error) {
+	if err := checkRef(ref); err != nil {
+		return Instance{}, err
+	}
+	var in store.Instance
+	var found bool
+	var err error
+	if ref.key != "" {
+		in, found, err = st.GetByKey(ctx, ref.project, ref.key)
+	} else {
+		in, found, err = st.Get(ctx, ref.project, ref.id)
+	}
+	if err == nil && !found {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Instance{}, fmt.Errorf("get: %w", err)
+	}
+	return snapshot(in), nil
+}
+
+func snapshot(in store.Instance) Instance {
+	out := Instance{
+		ID: in.ID, Project: in.Project, Machine: in.Machine, Version: in.Version, Status: Status(in.Status), Step: in.Step, Attempt: in.Attempt,
+		CorrelationKey: in.CorrelationKey, Queue: in.Queue, Priority: in.Priority, PartitionKey: in.PartitionKey, UniqueKey: in.UniqueKey, UniqueScope: statuses(in.UniqueKey, in.UniqueScope), State: in.State, Awaits: in.Awaits, Deadline: in.Deadline, RunAt: in.RunAt,
+		Result: in.Result, LastError: in.LastError, Paused: in.Paused, InboxCount: in.InboxCount,
+		InsertedAt: in.InsertedAt, UpdatedAt: in.UpdatedAt, FinishedAt: in.FinishedAt,
+	}
+	if in.LeaseExpiresAt != nil {
+		out.Lease = &Lease{Worker: in.LeaseWorker, ExpiresAt: *in.LeaseExpiresAt}
+	}
+	return out
+}
+
+// Cancel ends an instance and empties its inbox. The step that runs, if one does, commits nothing any more. It is idempotent: the
+// error is [ErrNotFound] only where there is no such instance; one that has ended stays as it ended.
+func (c *Client) Cancel(ctx context.Context, ref Ref, reason string) (Instance, error) {
+	in, err := c.cancel(ctx, c.store, ref, reason)
+	if err == nil {
+		c.Wake(OutboxQueue)
+	}
+	return in, err
+}
+
+// CancelTx is Cancel inside a transaction of the caller's.
+func (c *Client) CancelTx(ctx context.Context, tx pgx.Tx, ref Ref, reason string) (Instance, error) {
+	st, err := c.store.InTx(ctx, tx)
+	if err != nil {
+		return Instance{}, err
+	}
+	return c.cancel(ctx, st, ref, reason)
+}
+
+func (c *Client) cancel(ctx context.Context, st *store.Store, ref Ref, reason string) (Instance, error) {
+	in, err := get(ctx, st, ref)
+	if err != nil || !in.Status.Live() {
+		return in, err
+	}
+	if _, err := st.Cancel(ctx, []uuid.UUID{in.ID}, reason, c.publish); err != nil {
+		return Instance{}, fmt.Errorf("cancel: %w", err)
+	}
+	return get(ctx, st, Ref{project: in.Project, id: in.ID})
+}
+
+// Wake pokes the workers of these queues, here and in other processes. Only who uses a Tx method has a use for it: after the
+// commit it spares the worker's poll interval.
+func (c *Client) Wake(queues ...string) {
+	queues = slices.DeleteFunc(slices.Clone(queues), func(q string) bool { return q == "" })
+	if len(queues) == 0 {
+		return
+	}
+	slices.Sort(queues)
+	queues = slices.Compact(queues)
+	c.mu.Lock()
+	for w := range c.pokes {
+		w.poke(queues...)
+	}
+	c.mu.Unlock()
+	if c.waker != nil {
+		c.waker.Wake(queues)
+	}
+}
+
+func (c *Client) attach(w *Worker) (detach func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pokes[w] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.pokes, w)
+	}
+}

@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are those of the contract that the engine itself can tell. Labels are bounded by what is registered: machines, their
+// steps, queues.
+type metrics struct {
+	steps          *prometheus.CounterVec
+	stepSeconds    *prometheus.HistogramVec
+	pickSeconds    prometheus.Histogram
+	commitSeconds  prometheus.Histogram
+	wakeToRun      prometheus.Histogram
+	queueDepth     *prometheus.GaugeVec
+	queueOldest    *prometheus.GaugeVec
+	leasesExpired  prometheus.Counter
+	commitsRefused prometheus.Counter
+}
+
+func newMetrics(reg prometheus.Registerer, unguarded func() int64) (*metrics, error) {
+	fast := prometheus.ExponentialBucketsRange(0.0002, 10, 16)
+	m := &metrics{
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pointsman_steps_total",
+			Help: "Executions of steps by what they came to: next, replay, await, done, stop, error, release.",
+		}, []string{"machine", "step", "outcome"}),
+		stepSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "pointsman_step_seconds",
+			Help: "Time in the code of a step.", Buckets: prometheus.ExponentialBucketsRange(0.0002, 300, 18),
+		}, []string{"machine", "step"}),
+		pickSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "pointsman_pick_seconds",
+			Help: "Time to pick a batch of ready instances.", Buckets: fast,
+		}),
+		commitSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "pointsman_commit_seconds",
+			Help: "Time to commit a group of outcomes.", Buckets: fast,
+		}),
+		wakeToRun: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "pointsman_wake_to_run_seconds",
+			Help: "Time from when an instance became ready to when its step began.", Buckets: prometheus.ExponentialBucketsRange(0.0002, 300, 18),
+		}),
+		queueDepth: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pointsman_queue_depth",
+			Help: "Instances that are ready in a queue, counted up to 10,000.",
+		}, []string{"queue"}),
+		queueOldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "pointsman_queue_oldest_seconds",
+			Help: "How long the instance that is next in a queue has been ready.",
+		}, []string{"queue"}),
+		leasesExpired: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pointsman_leases_expired_total",
+			Help: "Instances whose lease ran out and that were made ready again.",
+		}),
+		commitsRefused: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "pointsman_commits_refused_total",
+			Help: "Outcomes that came too late: the lease was lost, or the instance was canceled.",
+		}),
+	}
+	if reg == nil {
+		return m, nil
+	}
+	withoutKey := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "pointsman_unique_unguarded_total",
+		Help: "Instances that came back into the scope of their unique key while another held it, and went on without.",
+	},
+		func() float64 { return float64(unguarded()) })
+	for _, c := range []prometheus.Collector{m.steps, m.stepSeconds, m.pickSeconds, m.commitSeconds, m.wakeToRun, m.queueDepth, m.queueOldest, m.leasesExpired, m.commitsRefused, withoutKey} {
+		if err := reg.Register(c); err != nil {
+			return nil, fmt.Errorf("metrics: %w", err)
+		}
+	}
+	return m, nil
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pointsman/pointsman/internal/ident"
+	"github.com/pointsman/pointsman/internal/store"
+)
+
+// How many effects one outcome may have, and of how many bytes.
+const (
+	MaxEffects     = 1000
+	MaxEffectBytes = 32 << 20
+)
+
+// Outcome is what a step returns: what happens next, and effects that commit with it. Its methods return a changed copy.
+// The zero Outcome is an error of the step.
+type Outcome struct {
+	kind    string
+	step    string
+	awaits  []string // tags
+	delay   *time.Duration
+	consume bool
+	result  json.RawMessage
+	reason  string
+
+	events  map[string]json.RawMessage
+	publish []store.Publish
+	signals []send
+	starts  []NewInstance
+	bytes   int   // of the effects
+	err     error // the first mistake in building it
+}
+
+type send struct {
+	to     Ref
+	signal Signal
+}
+
+// Next runs another step at once. It consumes exactly the signals that this step was handed as Awaited.
+func Next(step string) Outcome { return Outcome{kind: store.OutcomeNext, step: step} }
+
+// Replay runs this step again after the delay, counts an attempt, and keeps what was awaited.
+func Replay(after time.Duration) Outcome {
+	o := Outcome{kind: store.OutcomeReplay}
+	if after > 0 {
+		o.delay = &after
+	}
+	return o
+}
+
+// Await parks the instance until a signal with one of the names arrives that this step was not handed, then runs the step next
+// ("" is this step). It consumes nothing: what stays in the inbox is handed out again with what arrives.
+func Await(next string, signals ...string) Outcome {
+	o := Outcome{kind: store.OutcomeAwait, step: next}
+	for _, name := range signals {
+		o.check(ident.Name("signal", name))
+		o.awaits = append(o.awaits, KindSignal+"/"+name)
+	}
+	return o
+}
+
+// Done ends the instance with a result.
+func Done(result any) Outcome {
+	o := Outcome{kind: store.OutcomeDone}
+	o.result = o.json("result", result)
+	return o
+}
+
+// Stop ends the instance as failed.
+func Stop(reason string) Outcome { return Outcome{kind: store.OutcomeStop, reason: reason} }
+
+// Within gives an await a deadline. When it is over the next step runs with TimedOut, and with what of the signals has arrived.
+func (o Outcome) Within(d time.Duration) Outcome {
+	if o.kind != store.OutcomeAwait || d <= 0 {
+		o.check(fmt.Errorf("Within(%s): wants an await and a time above 0", d))
+	}
+	o.delay = &d
+	return o
+}
+
+// Consuming makes an await consume the signals that this step was handed as Awaited, as [Next] does. An instance that handles
+// signals one after another parks this way in one commit.
+func (o Outcome) Consuming() Outcome {
+	if o.kind != store.OutcomeAwait {
+		o.check(fmt.Errorf("Consuming: only an await can be told to consume, %q does what it does", o.kind))
+	}
+	o.consume = true
+	return o
+}
+
+// SetEvent publishes a named value of this instance, in place of the one before.
+func (o Outcome) SetEvent(key string, value any) Outcome {
+	o.check(ident.Key("event", key))
+	o.events = maps.Clone(o.events)
+	if o.events == nil {
+		o.events = map[string]json.RawMessage{}
+	}
+	o.bytes -= len(o.events[key])
+	o.events[key] = o.json("event "+key, value)
+	o.bytes += len(o.events[key])
+	return o
+}
+
+// Signal sends a signal to another instance of the same project. One for a key that nobody has is held for an hour; one for an
+// instance that has ended becomes a dead letter.
+func (o Outcome) Signal(to Ref, s Signal) Outcome {
+	if to.key == "" && to.id == uuid.Nil {
+		o.check(&InvalidError{Field: "signal " + s.Name, Reason: "names neither a key nor an id to go to"})
+	}
+	o.check(checkRef(to))
+	o.check(checkSignal(s.Name, s.Payload, s.DedupKey))
+	o.signals = append(slices.Clip(o.signals), send{to, s})
+	o.bytes += len(s.Payload)
+	return o
+}
+
+// Start starts another instance in the same project. Where its key is live nothing happens.
+func (o Outcome) Start(n NewInstance) Outcome {
+	o.check(n.check())
+	o.starts = append(slices.Clip(o.starts), n)
+	o.bytes += len(n.State)
+	return o
+}
+
+// Publish sends a message to a JetStream subject, at least once, with the same Nats-Msg-Id each time. Messages of one instance go
+// out in order. data is JSON unless it is a []byte.
+func (o Outcome) Publish(subject string, data any, headers map[string][]string) Outcome {
+	body, ok := data.([]byte)
+	if !ok {
+		body = o.json("data", data)
+	}
+	if subject == "" {
+		o.check(&InvalidError{Field: "subject", Reason: "is empty"})
+	}
+	if len(body) > ident.MaxJSON {
+		o.check(&InvalidError{Field: "data", Reason: fmt.Sprintf("has %d bytes: at most %d", len(body), ident.MaxJSON)})
+	}
+	o.publish = append(slices.Clip(o.publish), store.Publish{Subject: subject, Headers: headers, Body: body})
+	o.bytes += len(body)
+	return o
+}
+
+func (o *Outcome) effects() int {
+	return len(o.events) + len(o.publish) + len(o.signals) + len(o.starts)
+}
+
+func (o *Outcome) check(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+func (o *Outcome) json(field string, v any) json.RawMessage {
+	b, err := ident.Encode(v)
+	if err == nil {
+		err = ident.JSON(field, b, ident.MaxJSON)
+	}
+	o.check(err)
+	return b
+}

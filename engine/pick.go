@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pointsman/pointsman/internal/store"
+)
+
+// queue is this worker's share of a queue.
+type queue struct {
+	name  string
+	slots int
+	poked chan struct{} // work may be waiting
+
+	mu    sync.Mutex
+	busy  int
+	freed chan struct{} // a slot was given back
+}
+
+func newQueue(name string, slots int) *queue {
+	return &queue{name: name, slots: slots, poked: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+}
+
+func (q *queue) free() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.slots - q.busy
+}
+
+func (q *queue) take(n int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.busy += n
+}
+
+func (q *queue) give(n int) {
+	q.mu.Lock()
+	q.busy -= n
+	q.mu.Unlock()
+	signal(q.freed)
+}
+
+// signal fills a channel of one without waiting: a second signal says nothing new.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (w *Worker) poke(queues ...string) {
+	for _, q := range w.queues {
+		for _, name := range queues {
+			if q.name == name {
+				signal(q.poked)
+			}
+		}
+	}
+}
+
+// room waits for free slots: for one, or in a flow of work for half of them, so that picks and the commits that follow stay large.
+// There too it waits for more than one only a moment: some steps take long.
+func (q *queue) room(ctx context.Context, flow bool) bool {
+	want := 1
+	if flow {
+		want = max(1, q.slots/2)
+	}
+	var over <-chan time.Time
+	for {
+		free := q.free()
+		if free >= want {
+			return true
+		}
+		if free > 0 && over == nil {
+			over = time.After(linger)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-q.freed:
+		case <-over:
+			want = 1
+		}
+	}
+}
+
+const (
+	linger      = 5 * time.Millisecond
+	pickTimeout = 15 * time.Second
+)
+
+// pickLoop keeps the slots of a queue filled. It picks from every lane that may have work, in turn, and waits for a poke where none
+// has, at most PollInterval. Besides the queue's own lane there is one for each machine version, of what another worker picked that
+// does not know it.
+func (w *Worker) pickLoop(ctx, working context.Context, q *queue, running *sync.WaitGroup) {
+	poll := time.NewTicker(w.cfg.PollInterval)
+	defer poll.Stop()
+	always := make(chan struct{})
+	close(always)
+	all := append([]string{""}, w.known...)
+	todo, flow := slices.Clone(all), false
+	for {
+		var work <-chan struct{}
+		if len(todo) > 0 {
+			work = always
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-q.poked:
+			todo = addMissing(todo, "")
+		case <-poll.C:
+			todo = addMissing(todo, all...)
+		case <-work:
+			if !q.room(ctx, flow) {
+				return
+			}
+			lane := todo[0]
+			todo = todo[1:]
+			if flow = w.pick(ctx, working, q, lane, running); flow {
+				todo = append(todo, lane)
+			}
+		}
+	}
+}
+
+func addMissing(todo []string, lanes ...string) []string {
+	for _, lane := range lanes {
+		if !slices.Contains(todo, lane) {
+			todo = append(todo, lane)
+		}
+	}
+	return todo
+}
+
+// pick fills free slots from one lane, and reports whether there may be more.
+func (w *Worker) pick(ctx, working context.Context, q *queue, lane string, running *sync.WaitGroup) (more bool) {
+	n := store.PickSize(q.free())
+	var works []store.Work
+	begin := time.Now()
+	err := w.retry(ctx, "pick", func(context.Context) (err error) {
+		// Not with ctx: a pick that is cut off may have committed, and what it leased would lie there until the lease ran out.
+		call, cancel := context.WithTimeout(working, pickTimeout)
+		defer cancel()
+		works, err = w.store.Pick(call, q.name, lane, w.cfg.Name, w.known, n, w.cfg.Lease)
+		return err
+	})
+	if err != nil {
+		return false
+	}
+	w.metrics.pickSeconds.Observe(time.Since(begin).Seconds())
+	q.take(len(works))
+	contexts := w.leases.add(working, works)
+	for i := range works {
+		switch {
+		case works[i].InboxErr != nil:
+			w.log.Warn("an inbox could not be read: trying again", "instance", works[i].ID, "error", works[i].InboxErr)
+			fallthrough
+		case ctx.Err() != nil:
+			w.outcomes <- finished{outcome: release(&works[i]), queue: q}
+		default:
+			running.Go(func() { w.runVisit(contexts[i], q, &works[i]) })
+		}
+	}
+	return len(works) == n
+}

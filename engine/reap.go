@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// How much one transaction of a sweep takes on.
+const (
+	sweptTimers = 500
+	sweptLeases = 20
+	sweptHolds  = 200
+)
+
+const gaugeInterval = 5 * time.Second
+
+// reapLoop deals with what time has made due: deadlines, delayed starts and replays, expired leases, holds that nobody came for.
+// Every worker may do it. It sleeps until the next time that something is due, at most ReapInterval.
+func (w *Worker) reapLoop(ctx context.Context) {
+	var gauges time.Time
+	for ctx.Err() == nil {
+		for _, sweep := range []func(context.Context) (more bool, err error){w.fireTimers, w.reapLeases, w.expireHeld} {
+			w.sweepAll(ctx, sweep)
+		}
+		if time.Since(gauges) > gaugeInterval {
+			gauges = time.Now()
+			w.measure(ctx)
+		}
+		wait := w.cfg.ReapInterval
+		_ = w.retry(ctx, "sweep", func(ctx context.Context) (err error) {
+			wait, err = w.store.NextDue(ctx, w.cfg.ReapInterval)
+			return err
+		})
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(wait, 10*time.Millisecond)): // not at once: what is due may be locked by who deals with it
+		}
+	}
+}
+
+// sweepAll calls sweep, a transaction each time, until there is no more.
+func (w *Worker) sweepAll(ctx context.Context, sweep func(context.Context) (bool, error)) {
+	for more := true; more && ctx.Err() == nil; {
+		_ = w.retry(ctx, "sweep", func(ctx context.Context) (err error) {
+			more, err = sweep(ctx)
+			return err
+		})
+	}
+}
+
+func (w *Worker) fireTimers(ctx context.Context) (more bool, err error) {
+	woken, fired, err := w.store.SweepTimers(ctx, sweptTimers)
+	w.client.Wake(woken...)
+	return fired == sweptTimers, err
+}
+
+func (w *Worker) reapLeases(ctx context.Context) (more bool, err error) {
+	reaped, err := w.store.SweepLeases(ctx, sweptLeases)
+	if err != nil || len(reaped) == 0 {
+		return false, err
+	}
+	w.log.Warn("leases ran out: their instances run again", "instances", len(reaped))
+	w.metrics.leasesExpired.Add(float64(len(reaped)))
+	queues := make([]string, len(reaped))
+	for i, r := range reaped {
+		queues[i] = r.Queue
+	}
+	w.client.Wake(queues...)
+	return true, nil
+}
+
+func (w *Worker) expireHeld(ctx context.Context) (more bool, err error) {
+	expired, err := w.store.ExpireHeld(ctx, sweptHolds)
+	if expired > 0 && err == nil {
+		w.client.Wake(OutboxQueue)
+	}
+	return expired == sweptHolds, err
+}
+
+func (w *Worker) measure(ctx context.Context) {
+	depths, err := w.store.QueueDepths(ctx, slices.Sorted(maps.Keys(w.cfg.Queues)))
+	if err != nil {
+		return // the sweep says so
+	}
+	for _, d := range depths {
+		w.metrics.queueDepth.WithLabelValues(d.Queue).Set(float64(d.Ready))
+		w.metrics.queueOldest.WithLabelValues(d.Queue).Set(d.Oldest.Seconds())
+	}
+}

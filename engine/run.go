@@ -1,0 +1,243 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pointsman/pointsman/internal/ident"
+	"github.com/pointsman/pointsman/internal/store"
+)
+
+// finished is an outcome on its way to the commit, with the slot it holds until then.
+type finished struct {
+	outcome store.Outcome
+	queue   *queue
+}
+
+// runVisit executes one step and hands on what it came to.
+func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work) {
+	w.metrics.wakeToRun.Observe(max(0, time.Since(work.ReadyAt).Seconds()))
+	m := w.machines[work.Machine+"@"+strconv.Itoa(work.Version)]
+	if work.Step == "" {
+		work.Step = m.start
+	}
+	v := visitOf(work)
+	var o Outcome
+	var state json.RawMessage
+	label := ""
+	defer func() {
+		if label == "" { // runtime.Goexit, as of a test's FailNow: no error comes back from it
+			o, state = w.failed(ctx, m, work, v, errGoexit)
+			label = labelError
+		}
+		w.metrics.steps.WithLabelValues(m.name, m.stepLabel(work.Step), label).Inc()
+		w.outcomes <- finished{outcome: w.settle(m, work, v, o, state), queue: q}
+	}()
+	o, state, label = w.execute(ctx, m, work, v)
+}
+
+// labelError is what the metrics call a step that failed.
+const labelError = "error"
+
+var errGoexit = errors.New("the step ended its goroutine")
+
+// stepLabel bounds the label: a machine that takes any step has one for all, and a start may name a step that there is not.
+func (m *Machine) stepLabel(step string) string {
+	if m.steps == nil || !m.hasStep(step) {
+		return ""
+	}
+	return step
+}
+
+func visitOf(work *store.Work) *Visit[json.RawMessage] {
+	v := &Visit[json.RawMessage]{
+		Instance: Instance{
+			ID: work.ID, Project: work.Project, Machine: work.Machine, Version: work.Version, Status: StatusExecuting, Step: work.Step, Attempt: work.Attempt,
+			CorrelationKey: work.CorrelationKey, Queue: work.Queue, Priority: work.Priority,
+			PartitionKey: work.PartitionKey, UniqueKey: work.UniqueKey, UniqueScope: statuses(work.UniqueKey, work.UniqueScope), State: work.State, InsertedAt: work.InsertedAt, InboxCount: len(work.Inbox),
+		},
+		State: work.State, InboxMore: work.More, TimedOut: work.TimedOut, Canceled: work.WaitCanceled, visit: work.Visit, trace: work.Traceparent,
+	}
+	for _, g := range work.Inbox {
+		s := Signal{ID: g.ID, Kind: g.Kind, Name: g.Name, Payload: g.Payload, DedupKey: g.DedupKey, InsertedAt: g.InsertedAt, Traceparent: g.Traceparent}
+		if len(v.Inbox) < store.MaxInbox {
+			v.Inbox = append(v.Inbox, s)
+		}
+		if slices.Contains(work.Awaits, g.Tag()) {
+			v.Awaited = append(v.Awaited, s)
+		}
+	}
+	return v
+}
+
+// execute runs the step and, where it fails, what the machine has for that. label is what the metrics say of it.
+func (w *Worker) execute(ctx context.Context, m *Machine, work *store.Work, v *Visit[json.RawMessage]) (o Outcome, state json.RawMessage, label string) {
+	// A step that kills its worker never returns an error: its executions are counted here.
+	if n := work.Attempt - work.Uncounted; !m.onError && n >= m.retry.MaxAttempts {
+		reason := fmt.Sprintf("step %q: %d executions and no outcome", work.Step, n)
+		if work.LastError != "" {
+			reason += ": " + work.LastError
+		}
+		return Stop(reason), nil, store.OutcomeStop
+	}
+	begin := time.Now()
+	o, state, err := w.callStep(ctx, m, work.Step, v)
+	w.metrics.stepSeconds.WithLabelValues(m.name, m.stepLabel(work.Step)).Observe(time.Since(begin).Seconds())
+	if err == nil {
+		err = m.checkOutcome(o)
+	}
+	if err == nil {
+		return o, state, o.kind
+	}
+	if canceledBy(ctx, ErrShutdown) || canceledBy(ctx, ErrLeaseLost) {
+		return Outcome{kind: store.OutcomeRelease}, nil, store.OutcomeRelease
+	}
+	w.log.Debug("a step failed", "machine", m.name, "version", m.version, "step", work.Step, "instance", work.ID, "attempt", work.Attempt, "error", err)
+	o, state = w.failed(ctx, m, work, v, err)
+	return o, state, labelError
+}
+
+// callStep turns a panic into the step's error.
+func (w *Worker) callStep(ctx context.Context, m *Machine, step string, v *Visit[json.RawMessage]) (o Outcome, state json.RawMessage, err error) {
+	if !m.hasStep(step) {
+		return o, nil, Terminal(fmt.Errorf("machine %s version %d has no step %q", m.name, m.version, step))
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+			w.log.Error("a step panicked", "machine", m.name, "version", m.version, "step", step, "instance", v.Instance.ID, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	return m.run(ctx, step, v)
+}
+
+// checkOutcome finds what no commit could make sense of.
+func (m *Machine) checkOutcome(o Outcome) error {
+	switch {
+	case o.err != nil:
+		return fmt.Errorf("outcome %s: %w", o.kind, o.err)
+	case o.kind == "":
+		return errors.New("the step returned no outcome")
+	case o.kind == store.OutcomeNext && !m.hasStep(o.step), o.kind == store.OutcomeAwait && o.step != "" && !m.hasStep(o.step):
+		return Terminal(fmt.Errorf("outcome %s: machine %s version %d has no step %q", o.kind, m.name, m.version, o.step))
+	case o.kind == store.OutcomeAwait && len(o.awaits) == 0 && o.delay == nil:
+		return errors.New("outcome await: waits for no signal and has no deadline")
+	case o.effects() > MaxEffects:
+		return fmt.Errorf("outcome %s: %d effects: at most %d", o.kind, o.effects(), MaxEffects)
+	case o.bytes > MaxEffectBytes:
+		return fmt.Errorf("outcome %s: effects of %d bytes: at most %d", o.kind, o.bytes, MaxEffectBytes)
+	}
+	if o.step != "" {
+		return ident.Name("step", o.step)
+	}
+	return nil
+}
+
+// failed is what an error comes to: the machine's handler, or its retry policy.
+func (w *Worker) failed(ctx context.Context, m *Machine, work *store.Work, v *Visit[json.RawMessage], cause error) (Outcome, json.RawMessage) {
+	if m.onError {
+		o, state, err := w.callHandler(ctx, m, v, cause)
+		if err == nil {
+			err = m.checkOutcome(o)
+		}
+		if err != nil {
+			return Stop(fmt.Sprintf("the error handler failed: %v; it was called for: %v", err, cause)), nil
+		}
+		if o.kind == store.OutcomeReplay {
+			o.reason = cause.Error()
+		}
+		return o, state
+	}
+	if isTerminal(cause) || work.Attempt-work.Uncounted+1 >= m.retry.MaxAttempts {
+		return Stop(cause.Error()), nil
+	}
+	o := Replay(m.retry.delay(work.Attempt))
+	o.reason = cause.Error()
+	return o, nil
+}
+
+func (w *Worker) callHandler(ctx context.Context, m *Machine, v *Visit[json.RawMessage], cause error) (o Outcome, state json.RawMessage, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic: %v", p)
+		}
+	}()
+	o, state = m.handle(ctx, v, cause)
+	return o, state, nil
+}
+
+// settle makes a row of an outcome.
+func (w *Worker) settle(m *Machine, work *store.Work, v *Visit[json.RawMessage], o Outcome, state json.RawMessage) store.Outcome {
+	row := store.Outcome{
+		ID: work.ID, Project: work.Project, Rev: work.Rev, Token: work.Token, Timed: work.Timed, PartitionKey: work.PartitionKey, UniqueScope: work.UniqueScope,
+		Kind: o.kind, Step: o.step, State: state, Awaits: o.awaits, Delay: o.delay, Result: o.result, Reason: clean(o.reason), Attempt: work.Attempt, Publish: o.publish,
+	}
+	if row.Step == "" {
+		row.Step = work.Step // the start may not have known it
+	}
+	if !m.noHistory && o.kind != store.OutcomeRelease {
+		row.Ran = work.Step
+	}
+	row.Progress = o.kind == store.OutcomeNext || o.consume
+	if row.Progress || o.kind == store.OutcomeDone { // the inbox of a done one goes anyway; its history says what it ended with
+		for _, s := range v.Awaited {
+			row.Consumed = append(row.Consumed, s.ID)
+		}
+	} else if o.kind == store.OutcomeAwait {
+		row.Handed, row.HandedTo = work.Awaits, work.SeenTo
+	}
+	for key, value := range o.events {
+		row.Events = append(row.Events, store.Event{Key: key, Value: value})
+	}
+	for i, s := range o.signals {
+		row.Signals = append(row.Signals, effect(work, i, s))
+	}
+	for i, n := range o.starts {
+		n.Project = work.Project
+		if full, err := n.withDefaults(); err == nil {
+			n = full
+		}
+		if n.DedupKey == "" {
+			n.DedupKey = effectKey(work, "start", i)
+		}
+		row.Starts = append(row.Starts, n.row())
+	}
+	return row
+}
+
+// release gives an instance back as it was picked.
+func release(work *store.Work) store.Outcome {
+	return store.Outcome{
+		ID: work.ID, Project: work.Project, Rev: work.Rev, Token: work.Token, Timed: work.Timed, PartitionKey: work.PartitionKey, UniqueScope: work.UniqueScope,
+		Kind: store.OutcomeRelease,
+	}
+}
+
+// effect is a signal that a step sends. One without a dedup key gets one of its visit.
+func effect(work *store.Work, i int, s send) store.Signal {
+	in := intakeOf(Ref{project: work.Project, key: s.to.key, id: s.to.id}, s.signal)
+	if in.DedupKey == "" {
+		in.DedupKey = effectKey(work, "signal", i)
+	}
+	return in.signal()
+}
+
+func effectKey(work *store.Work, what string, i int) string {
+	return fmt.Sprintf("%s/%s/%d", idempotencyKey(work.ID, work.Visit), what, i)
+}
+
+// clean makes any text one that Postgres can hold, and short enough to be read.
+func clean(reason string) string {
+	const most = 8 << 10
+	if len(reason) > most {
+		reason = reason[:most] + "…"
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(reason, "\uFFFD"), "\x00", "\uFFFD")
+}

@@ -1,0 +1,330 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pointsman/pointsman/engine"
+)
+
+// slow is a poll interval that no test outlasts: what happens, a poke or a full pick brought about.
+const slow = time.Hour
+
+// A backlog is worked off without a pause, however its size and what stands before it relate to the slots.
+func TestBacklogWithoutPause(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ slots, backlog, stale, foreign int }{
+		{1, 5, 0, 0}, {3, 20, 0, 0}, {48, 300, 0, 0}, {64, 10, 500, 0}, {5, 10, 0, 200}, {300, 600, 10, 10},
+	} {
+		t.Run(fmt.Sprintf("%+v", tt), func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			var canceled []uuid.UUID
+			for range tt.stale {
+				canceled = append(canceled, b.begin("m", "").ID)
+			}
+			for _, id := range canceled {
+				must(b.Cancel(t.Context(), engine.ByID(id), ""))(t)
+			}
+			for range tt.foreign {
+				b.begin("foreign", "")
+			}
+			for range tt.backlog {
+				b.begin("m", "")
+			}
+			b.work(engine.WorkerConfig{PollInterval: slow, Queues: map[string]int{"default": tt.slots}, Machines: []*engine.Machine{steps(t, map[string]step{"begin": to(engine.Next("end")), "end": to(engine.Done(nil))})}})
+			eventually(t, "all done", func() bool {
+				return b.count(`select count(*) from pointsman.instances where status = 'done'`) == tt.backlog
+			})
+			equal(t, "foreign ones are diverted", b.count(`select count(*) from pointsman.ready where lane = 'foreign@1'`), tt.foreign)
+		})
+	}
+}
+
+// Slots that are free are used while steps that take long hold most of the others.
+func TestLongStepsDoNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	leave := make(chan struct{})
+	var long atomic.Int32
+	b.work(engine.WorkerConfig{PollInterval: slow, Queues: map[string]int{"default": 10}, Machines: []*engine.Machine{steps(t, map[string]step{
+		"begin": to(engine.Done(nil)),
+		"long": func(context.Context, *engine.Visit[raw]) (engine.Outcome, error) {
+			long.Add(1)
+			<-leave
+			return engine.Done(nil), nil
+		},
+	})}})
+	t.Cleanup(func() { close(leave) })
+	for range 9 {
+		b.start(engine.NewInstance{Machine: "m", Start: "long"})
+	}
+	eventually(t, "the long ones run", func() bool { return long.Load() == 9 })
+	for range 100 {
+		b.begin("m", "")
+	}
+	eventually(t, "the others are done", func() bool { return b.count(`select count(*) from pointsman.instances where status = 'done'`) == 100 })
+}
+
+// No more steps than slots run at once, in each queue; a queue that is not served waits.
+func TestSlotsAndQueues(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var mu sync.Mutex
+	now, most := map[string]int{}, map[string]int{}
+	full := make(chan struct{})
+	b.work(engine.WorkerConfig{Queues: map[string]int{"a": 1, "b": 3}, Machines: []*engine.Machine{steps(t, map[string]step{
+		"begin": func(_ context.Context, v *engine.Visit[raw]) (engine.Outcome, error) {
+			q := v.Instance.Queue
+			mu.Lock()
+			now[q]++
+			most[q] = max(most[q], now[q])
+			mu.Unlock()
+			<-full
+			mu.Lock()
+			now[q]--
+			mu.Unlock()
+			return engine.Done(nil), nil
+		},
+	})}})
+	other := b.start(engine.NewInstance{Machine: "m", Queue: "other"}).ID
+	for range 20 {
+		b.start(engine.NewInstance{Machine: "m", Queue: "a"})
+		b.start(engine.NewInstance{Machine: "m", Queue: "b"})
+	}
+	eventually(t, "every slot is taken", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return now["a"] == 1 && now["b"] == 3
+	})
+	close(full)
+	eventually(t, "both are done", func() bool { return b.count(`select count(*) from pointsman.instances where status = 'done'`) == 40 })
+	mu.Lock()
+	defer mu.Unlock()
+	equal(t, "at once", fmt.Sprint(most), "map[a:1 b:3]")
+	equal(t, "not served", b.get(other).Status, engine.StatusRunnable)
+}
+
+// With one slot the order is that of priority, lower first, then of becoming ready.
+func TestPriority(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for i, p := range []int16{0, 5, -5, 0, 5, -5} {
+		b.start(engine.NewInstance{Machine: "m", Priority: p, CorrelationKey: fmt.Sprint(i)})
+	}
+	var d diary
+	b.work(engine.WorkerConfig{Queues: map[string]int{"default": 1}, Machines: []*engine.Machine{steps(t, map[string]step{"begin": d.around(to(engine.Done(nil)))})}})
+	eventually(t, "all ran", func() bool { return len(d.all()) == 6 })
+	var order []string
+	for _, v := range d.all() {
+		order = append(order, v.Instance.CorrelationKey)
+	}
+	equal(t, "order", fmt.Sprint(order), "[2 5 0 3 1 4]")
+}
+
+func TestDelayedStart(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.serve(steps(t, map[string]step{"begin": to(engine.Done(nil))}))
+	never := b.start(engine.NewInstance{Machine: "m", RunAt: time.Now().Add(time.Hour)}).ID
+	past := b.start(engine.NewInstance{Machine: "m", RunAt: time.Now().Add(-time.Hour)}).ID
+	at := time.Now().Add(100 * time.Millisecond)
+	soon := b.start(engine.NewInstance{Machine: "m", RunAt: at}).ID
+	b.ends(past, engine.StatusDone)
+	in := b.ends(soon, engine.StatusDone)
+	if in.FinishedAt.Before(at.Add(-time.Millisecond)) {
+		t.Errorf("ran %s early", at.Sub(*in.FinishedAt))
+	}
+	equal(t, "the other", b.get(never).Status, engine.StatusRunnable)
+	equal(t, "attempt", in.Attempt, 0)
+}
+
+// Versions of a machine live side by side: an instance ends on its own; one started without a version takes the newest that was
+// ever served.
+func TestVersions(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	version := func(v int) *engine.Machine {
+		return define(t, engine.Definition[raw]{Version: v, Start: fmt.Sprint("begin", v), Steps: map[string]step{fmt.Sprint("begin", v): to(engine.Await("end", "s")), "end": to(engine.Done(v))}})
+	}
+	old := b.serve(version(1))
+	one := b.parked("one")
+	old.stop()
+	newer := b.serve(version(1), version(2))
+	eventually(t, "version 2 is registered", func() bool { return b.count(`select count(*) from pointsman.machines where version = 2`) == 1 })
+	two, three := b.parked("two"), b.begin("m", "three").ID
+	equal(t, "version", fmt.Sprintln(b.get(two).Version, b.get(three).Version, b.get(two).Step), "2 2 end\n")
+	pinned := b.start(engine.NewInstance{Machine: "m", Version: 1, CorrelationKey: "pinned"}).ID
+	for _, k := range []string{"one", "two", "three", "pinned"} {
+		b.send(k, "s", k)
+	}
+	for id, want := range map[uuid.UUID]string{one: "1", two: "2", three: "2", pinned: "1"} {
+		equal(t, "ran on", string(b.ends(id, engine.StatusDone).Result), want)
+	}
+	newer.stop()
+}
+
+// A worker leaves what it does not know alone, for one that does: attempt untouched, no lease, and the others behind it run on.
+func TestUnknownVersionIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	one := define(t, engine.Definition[raw]{Version: 1, Steps: map[string]step{"begin": to(engine.Done(1))}})
+	two := define(t, engine.Definition[raw]{Version: 2, Steps: map[string]step{"begin": to(engine.Done(2))}})
+	b.serve(one)
+	newer := b.start(engine.NewInstance{Machine: "m", Version: 2, Start: "begin"}).ID
+	b.ends(b.start(engine.NewInstance{Machine: "m", Version: 1}).ID, engine.StatusDone)
+	eventually(t, "diverted", func() bool { return b.count(`select count(*) from pointsman.ready where lane = 'm@2'`) == 1 })
+	in := b.get(newer)
+	equal(t, "left alone", fmt.Sprintln(in.Status, in.Attempt, in.Lease == nil), "runnable 0 true\n")
+	b.workAs(b.another(b.db.URL), engine.WorkerConfig{Machines: []*engine.Machine{two}, PollInterval: 10 * time.Millisecond})
+	equal(t, "ran", string(b.ends(newer, engine.StatusDone).Result), "2")
+}
+
+// What another worker diverted is worked off without a pause, also while the queue's own lane is never empty.
+func TestLanesAreServedUnderLoad(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const n = 200
+	for range n {
+		b.start(engine.NewInstance{Machine: "known", Start: "begin"})
+	}
+	ignorant := b.work(engine.WorkerConfig{PollInterval: slow, Machines: []*engine.Machine{steps(t, map[string]step{"begin": to(engine.Done(nil))})}})
+	eventually(t, "diverted", func() bool { return b.count(`select count(*) from pointsman.ready where lane = 'known@1'`) == n })
+	ignorant.stop()
+	for range 4 {
+		b.start(engine.NewInstance{Machine: "busy"})
+	}
+	b.work(engine.WorkerConfig{PollInterval: slow, Queues: map[string]int{"default": 4}, Machines: []*engine.Machine{
+		define(t, engine.Definition[raw]{Name: "busy", Steps: map[string]step{"begin": to(engine.Next("begin"))}}),
+		define(t, engine.Definition[raw]{Name: "known", Steps: map[string]step{"begin": to(engine.Done(nil))}}),
+	}})
+	eventually(t, "all done", func() bool { return b.count(`select count(*) from pointsman.instances where status = 'done'`) == n })
+}
+
+// Several workers share a backlog, and run each step once.
+func TestWorkersShare(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const n = 200
+	var runs sync.Map
+	var twice atomic.Int32
+	m := steps(t, map[string]step{"begin": to(engine.Await("end", "s")), "end": func(_ context.Context, v *engine.Visit[raw]) (engine.Outcome, error) {
+		if _, again := runs.LoadOrStore(v.Instance.ID, true); again {
+			twice.Add(1)
+		}
+		return engine.Done(nil), nil
+	}})
+	for i := range 3 {
+		b.workAs(b.another(b.db.URL), engine.WorkerConfig{Machines: []*engine.Machine{m}, PollInterval: 5 * time.Millisecond, Name: fmt.Sprint("worker", i)})
+	}
+	var batch []engine.Intake
+	for i := range n {
+		in := key(fmt.Sprint(i), "d")
+		in.OnMissing, in.Start = engine.MissingStart, &engine.NewInstance{Machine: "m"}
+		batch = append(batch, in)
+	}
+	for _, r := range b.accept(batch...) {
+		b.ends(r.InstanceID, engine.StatusDone)
+	}
+	equal(t, "ran twice", twice.Load(), 0)
+}
+
+// waker is a [engine.Waker] between the clients of one process.
+type waker struct {
+	mu    sync.Mutex
+	poke  map[*func(string)][]string
+	woken []string
+}
+
+func (w *waker) Wake(queues []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.woken = append(w.woken, queues...)
+	for poke, listens := range w.poke {
+		for _, q := range queues {
+			if slices.Contains(listens, q) {
+				(*poke)(q)
+			}
+		}
+	}
+}
+
+func (w *waker) Listen(queues []string, poke func(string)) (func(), error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.poke == nil {
+		w.poke = map[*func(string)][]string{}
+	}
+	w.poke[&poke] = queues
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.poke, &poke)
+	}, nil
+}
+
+// A poke from another process brings a worker to its work at once; it stops listening with Run.
+func TestWaker(t *testing.T) {
+	t.Parallel()
+	wk := &waker{}
+	b := setupWith(t, engine.Config{Waker: wk})
+	w := b.work(engine.WorkerConfig{PollInterval: slow, Queues: map[string]int{"q": 1}, Machines: []*engine.Machine{steps(t, map[string]step{"begin": to(engine.Done(nil))})}})
+	other := must(engine.NewClient(b.connect(b.db.URL), engine.Config{Schema: b.db.Schema, Waker: wk, Logger: quiet}))(t)
+	for range 3 {
+		b.ends(must(other.Start(t.Context(), engine.NewInstance{Machine: "m", Queue: "q"}))(t).ID, engine.StatusDone)
+	}
+	w.stop()
+	equal(t, "listeners", len(wk.poke), 0)
+	equal(t, "the outbox is poked too", slices.Contains(wk.woken, engine.OutboxQueue), true)
+	queues := []string{"z", "", "a", "z"}
+	other.Wake(queues...)
+	equal(t, "the caller's slice", fmt.Sprint(queues), "[z  a z]")
+	equal(t, "poked once each", fmt.Sprint(wk.woken[len(wk.woken)-2:]), "[a z]")
+}
+
+// A transaction of the caller's and a Wake after it need no poll.
+func TestWakeAfterTx(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.work(engine.WorkerConfig{PollInterval: slow, Machines: []*engine.Machine{steps(t, map[string]step{"begin": to(engine.Done(nil))})}})
+	b.ends(b.begin("m", "").ID, engine.StatusDone) // it is up, and idle
+	tx := must(b.pool.Begin(t.Context()))(t)
+	id := must(b.StartTx(t.Context(), tx, engine.NewInstance{Machine: "m"}))(t).ID
+	must(0, tx.Commit(t.Context()))(t)
+	b.Wake("default")
+	b.ends(id, engine.StatusDone)
+}
+
+// The labels of metrics are bounded by what is registered.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	b := setupWith(t, engine.Config{Metrics: reg})
+	b.serve(steps(t, map[string]step{"begin": to(engine.Done(nil))}))
+	b.ends(b.begin("m", "").ID, engine.StatusDone)
+	for i := range 3 {
+		b.ends(b.start(engine.NewInstance{Machine: "m", Start: fmt.Sprint("unknown", i)}).ID, engine.StatusFailed)
+	}
+	got := map[string]float64{}
+	for _, family := range must(reg.Gather())(t) {
+		if family.GetName() != "pointsman_steps_total" {
+			continue
+		}
+		for _, m := range family.Metric {
+			labels := ""
+			for _, l := range m.Label {
+				labels += l.GetName() + "=" + l.GetValue() + " "
+			}
+			got[labels] = m.GetCounter().GetValue()
+		}
+	}
+	equal(t, "steps", fmt.Sprint(got), "map[machine=m outcome=done step=begin :1 machine=m outcome=error step= :3]")
+}

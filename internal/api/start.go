@@ -1,0 +1,81 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/subjects"
+)
+
+// NewInstance asks for an instance. Only the machine is required.
+type NewInstance struct {
+	Machine        string          `json:"machine"`
+	Version        int             `json:"version,omitempty"`
+	CorrelationKey string          `json:"correlation_key,omitempty"`
+	State          json.RawMessage `json:"state,omitempty"`
+	Step           string          `json:"step,omitempty"`
+	Queue          string          `json:"queue,omitempty"`
+	Priority       int16           `json:"priority,omitempty"`
+	RunAt          *time.Time      `json:"run_at,omitempty"`
+	ReplyTo        string          `json:"reply_to,omitempty"`
+	DedupKey       string          `json:"dedup_key,omitempty"` // a second start with it is a duplicate; the Idempotency-Key of a single one
+}
+
+// StartRequest starts one instance, or each of an array.
+type StartRequest struct {
+	Items  Items[NewInstance]
+	Atomic bool // of an array: all or nothing
+	// IdempotencyKey is the dedup key of a single start, where that has none of its own.
+	IdempotencyKey string
+}
+
+// Start answers one start with its [Instance], and an array with [Results].
+func (a *API) Start(ctx context.Context, project string, r StartRequest) (any, error) {
+	if err := r.Items.check(); err != nil {
+		return nil, err
+	}
+	starts := make([]engine.NewInstance, len(r.Items.All))
+	for i, n := range r.Items.All {
+		if r.Items.One && n.DedupKey == "" {
+			n.DedupKey = r.IdempotencyKey
+		}
+		if n.ReplyTo != "" {
+			if err := subjects.ValidSubject(n.ReplyTo); err != nil {
+				return nil, invalid("reply_to", "%v", err)
+			}
+		}
+		starts[i] = n.instance(project)
+	}
+	if r.Items.One {
+		in, err := a.Client.Start(ctx, starts[0])
+		if err != nil {
+			return nil, err
+		}
+		return instanceOf(in), nil
+	}
+	receipts, err := a.Client.StartAll(ctx, starts, r.Atomic)
+	if err != nil {
+		return nil, err
+	}
+	out := Results{Results: make([]Item, len(receipts))}
+	for i, r := range receipts {
+		out.Results[i].Error = ErrorOf(r.Err)
+		if r.Err == nil {
+			out.Results[i].Result, out.Results[i].InstanceID = string(r.Result), optionalID(r.InstanceID)
+		}
+	}
+	return out, nil
+}
+
+func (n NewInstance) instance(project string) engine.NewInstance {
+	in := engine.NewInstance{
+		Project: project, Machine: n.Machine, Version: n.Version, Start: n.Step, CorrelationKey: n.CorrelationKey, State: n.State, Queue: n.Queue, Priority: n.Priority,
+		ReplyTo: n.ReplyTo, DedupKey: n.DedupKey,
+	}
+	if n.RunAt != nil {
+		in.RunAt = *n.RunAt
+	}
+	return in
+}

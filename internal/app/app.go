@@ -1,0 +1,186 @@
+// Package app puts the programs together: it alone knows all the parts, and hands each what it needs of the others.
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pointsman/pointsman/bridge"
+	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/config"
+	"github.com/pointsman/pointsman/internal/natsio"
+	"github.com/pointsman/pointsman/subjects"
+	"github.com/pointsman/pointsman/wake"
+)
+
+// RunBridge runs the bridge until ctx is canceled and all is drained. announce is told the address of the HTTP server.
+func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announce func(addr string)) error {
+	if err := errors.Join(checkDatabase(cfg), cfg.CheckBind(false)); err != nil {
+		return err
+	}
+	var broken config.Errors
+	if _, err := Mapper(cfg); errors.As(err, &broken) {
+		return err
+	} else if err != nil {
+		return cfg.Errorf("routes", "%v", err)
+	}
+	return run(ctx, cfg, "bridge", cfg.HTTP.Addr, log, announce, func(p *parts) (component, error) {
+		routes, err := bridgeRoutes(cfg)
+		if err != nil {
+			return nil, err
+		}
+		b, err := bridge.New(bridge.Config{
+			Conn: p.nc, JetStream: p.js, Subjects: p.space, Inbox: p.client, Outbox: p.client,
+			Routes: routes, NoSignalsRoute: !cfg.SignalsRoute, ManageStreams: cfg.NATS.ManageStreams, Replicas: cfg.NATS.Replicas,
+			ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log, Metrics: p.metrics,
+		})
+		if err != nil {
+			return nil, err
+		}
+		service, err := p.service(cfg, log)
+		if err != nil {
+			return nil, err
+		}
+		stop, err := p.waker.Listen([]string{engine.OutboxQueue}, func(string) { b.Poke() })
+		return &bridgeAndAPI{Bridge: b, service: service, deafen: stop}, err
+	})
+}
+
+// RunWorker runs a worker for the machines of the configuration, and for these, until ctx is canceled and all is drained.
+func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machines []*engine.Machine, announce func(addr string)) error {
+	if err := checkDatabase(cfg); err != nil {
+		return err
+	}
+	if len(cfg.Flows) > 0 {
+		return cfg.Errorf("flows", "flows are not in this version: use a remote machine, or one in Go, with package engine")
+	}
+	if len(cfg.Machines)+len(machines) == 0 {
+		log.Warn("no machines are configured: this worker runs no steps, only deadlines and leases that ran out")
+	}
+	return run(ctx, cfg, "worker", cfg.Worker.HTTPAddr, log, announce, func(p *parts) (component, error) {
+		remotes, err := remoteMachines(p, cfg, log)
+		if err != nil {
+			return nil, err
+		}
+		worker, err := engine.NewWorker(p.client, engine.WorkerConfig{
+			Machines: slices.Concat(machines, remotes), Queues: cfg.Worker.Queues, Lease: cfg.Worker.Lease, Heartbeat: cfg.Worker.Heartbeat, PollInterval: cfg.Worker.PollInterval,
+			ReapInterval: cfg.Worker.ReapInterval, ShutdownTimeout: cfg.Worker.ShutdownTimeout, Logger: log,
+		})
+		if err != nil || len(remotes) == 0 {
+			return worker, err
+		}
+		return asking{worker, p.nc}, nil
+	})
+}
+
+// component is a part that runs until its context is canceled.
+type component interface {
+	Run(ctx context.Context) error
+	Ready() error
+}
+
+// parts are what every program has.
+type parts struct {
+	db      *pgxpool.Pool
+	nc      *nats.Conn
+	js      jetstream.JetStream
+	space   subjects.Space
+	waker   *wake.Wake
+	client  *engine.Client
+	metrics *prometheus.Registry
+}
+
+// run serves health and metrics from the first moment, waits for the database, then runs what build makes.
+func run(ctx context.Context, cfg *config.Config, program, addr string, log *slog.Logger, announce func(string), build func(*parts) (component, error)) error {
+	p := &parts{metrics: newRegistry()}
+	srv, err := listen(addr, p.metrics, log)
+	if err != nil {
+		return err
+	}
+	if announce != nil {
+		announce(srv.addr())
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	group.Go(func() error { return srv.serve(serving, cfg.HTTP.ShutdownTimeout) })
+	group.Go(func() error {
+		defer stopServing() // health answers while the rest drains
+		return p.run(ctx, cfg, program, log, srv, build)
+	})
+	return group.Wait()
+}
+
+func (p *parts) run(ctx context.Context, cfg *config.Config, program string, log *slog.Logger, srv *server, build func(*parts) (component, error)) (err error) {
+	if p.space, err = subjects.New(cfg.NATS.SubjectPrefix); err != nil {
+		return err
+	}
+	if p.db, err = engine.Connect(ctx, cfg.Database.URL, cfg.Database.MaxConns, cfg.Database.Pooler == config.PoolerTransaction); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	defer p.db.Close()
+	if err := prepareDatabase(ctx, cfg, p.db, log, srv); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop while it waited
+		}
+		return err
+	}
+	if p.nc, err = ConnectNATS(ctx, cfg, program, log); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop while it waited
+		}
+		return err
+	}
+	defer p.nc.Close()
+	if p.js, err = jetstream.New(p.nc); err != nil {
+		return err
+	}
+	p.waker = wake.New(p.nc, p.space)
+	defer p.waker.Close()
+	if p.client, err = engine.NewClient(p.db, engine.Config{Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics}); err != nil {
+		return err
+	}
+	c, err := build(p)
+	if err != nil {
+		return err
+	}
+	srv.ready(c.Ready)
+	log.Info("running", "program", program, "version", Version)
+	return c.Run(ctx)
+}
+
+// ConnectNATS connects as the configuration says, for good: see [natsio.Connect].
+func ConnectNATS(ctx context.Context, cfg *config.Config, program string, log *slog.Logger) (*nats.Conn, error) {
+	n := cfg.NATS
+	host, _ := os.Hostname()
+	return natsio.Connect(ctx, natsio.Config{
+		URL: n.URL, Creds: n.Creds, NKey: n.NKey, User: n.User, Password: n.Password, Token: n.Token,
+		TLS: natsio.TLS{CA: n.TLS.CA, Cert: n.TLS.Cert, Key: n.TLS.Key}, Name: fmt.Sprintf("pointsman %s on %s", program, host), Logger: log,
+	})
+}
+
+func outcomes(cfg *config.Config) []engine.Status {
+	statuses := make([]engine.Status, len(cfg.Outcomes.Publish))
+	for i, s := range cfg.Outcomes.Publish {
+		statuses[i] = engine.Status(s)
+	}
+	return statuses
+}
+
+func newRegistry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	build := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pointsman_build_info", Help: "1, labeled with the version.", ConstLabels: prometheus.Labels{"version": Version}})
+	build.Set(1)
+	reg.MustRegister(build, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return reg
+}

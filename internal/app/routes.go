@@ -1,0 +1,46 @@
+package app
+
+import (
+	"fmt"
+
+	"github.com/pointsman/pointsman/bridge"
+	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/config"
+	"github.com/pointsman/pointsman/internal/expr"
+)
+
+// bridgeRoutes gives the bridge the routes of the configuration. What the bridge does not do yet is refused, not ignored.
+func bridgeRoutes(cfg *config.Config) ([]bridge.Route, error) {
+	routes := make([]bridge.Route, len(cfg.Routes))
+	for i, r := range cfg.Routes {
+		if r.Event != nil {
+			return nil, cfg.Errorf(fmt.Sprintf("routes[%d].event", i), "sending events is not in this version: use signal or start")
+		}
+		if r.Ordered {
+			return nil, cfg.Errorf(fmt.Sprintf("routes[%d].ordered", i), "ordered routes are not in this version: leave it out")
+		}
+		routes[i] = bridge.Route{
+			Name: r.Name, Project: r.Project, Stream: r.Stream, Subjects: r.Subjects,
+			Signal: source(r.Signal), DedupKey: source(r.DedupKey), Payload: source(r.Payload), Format: bridge.Format(r.Format),
+			OnMissing: engine.OnMissing(r.OnMissing), HoldFor: r.HoldFor, OnTerminal: engine.OnTerminal(r.OnTerminal),
+			MaxDeliver: r.MaxDeliver, MaxBody: r.MaxBody, Batch: bridge.Batch{Size: r.Batch.Size, Wait: r.Batch.Wait}, Existing: r.Consumer, Paused: r.Paused,
+		}
+		for _, key := range r.CorrelationKeys {
+			routes[i].CorrelationKeys = append(routes[i].CorrelationKeys, key.Source())
+		}
+		if r.When != nil {
+			routes[i].When = r.When.Source()
+		}
+		if s := r.Start; s != nil {
+			routes[i].Start = &bridge.Start{Machine: s.Machine, Version: s.Version, State: source(s.State), Queue: s.Queue, ReplyTo: source(s.ReplyTo)}
+		}
+	}
+	return routes, nil
+}
+
+func source(t *expr.Template) string {
+	if t == nil {
+		return ""
+	}
+	return t.Source()
+}

@@ -1,0 +1,61 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pointsman/pointsman/bridge"
+	"github.com/pointsman/pointsman/internal/api"
+	"github.com/pointsman/pointsman/internal/config"
+	"github.com/pointsman/pointsman/internal/natsapi"
+	"github.com/pointsman/pointsman/subjects"
+)
+
+// Mapper has the routes of a configuration, to see what they make of messages. It needs neither NATS nor a database.
+func Mapper(cfg *config.Config) (*bridge.Mapper, error) {
+	space, err := subjects.New(cfg.NATS.SubjectPrefix)
+	if err != nil {
+		return nil, err
+	}
+	routes, err := bridgeRoutes(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return bridge.NewMapper(space, routes, !cfg.SignalsRoute)
+}
+
+// service is what answers requests over NATS.
+func (p *parts) service(cfg *config.Config, log *slog.Logger) (*natsapi.Service, error) {
+	mapper, err := Mapper(cfg)
+	if err != nil {
+		return nil, err
+	}
+	operations, err := api.New(api.Config{
+		Client: p.client, Mapper: mapper, Letters: bridge.NewLetters(p.js, p.space), Project: cfg.Project,
+		Tracer: bridge.NewTracer(p.js, p.space, mapper, p.client, cfg.Retention.Dedup),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return natsapi.New(natsapi.Config{
+		Conn: p.nc, Subjects: p.space, API: operations, Version: Version, ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log,
+	})
+}
+
+// bridgeAndAPI run together. What a request did wakes the relay, so the bridge would have to stop last; but both only finish what they
+// have in hand, and the outbox waits for the next bridge.
+type bridgeAndAPI struct {
+	*bridge.Bridge
+	service *natsapi.Service
+	deafen  func() // to wake-ups
+}
+
+func (b *bridgeAndAPI) Run(ctx context.Context) error {
+	defer b.deafen()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return b.service.Run(ctx) })
+	group.Go(func() error { return b.Bridge.Run(ctx) })
+	return group.Wait()
+}

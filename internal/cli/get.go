@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pointsman/pointsman/internal/api"
+	"github.com/pointsman/pointsman/internal/natsapi"
+)
+
+// watchInterval is how often a watched answer is asked for again.
+const watchInterval = 250 * time.Millisecond
+
+// target splits a reference into a key and an id, one of which is "".
+func target(ref string) (key, id string) {
+	if key, ok := strings.CutPrefix(ref, "key:"); ok {
+		return key, ""
+	}
+	return "", ref
+}
+
+func getCommand(o *options) *cobra.Command {
+	n := o.connection()
+	var wait time.Duration
+	var watch bool
+	c := &cobra.Command{
+		Use: "get REF", Short: "Show an instance",
+		Long: `get shows an instance: its status, step, state, what it awaits and until when. REF is its id, or key:<correlation key>, which is the
+instance that has the key now, or else had it last.`,
+		Example: `  pointsman get key:order-1001
+  pointsman get key:order-1001 --wait 30s        until it has ended, 30 seconds at most
+  pointsman get key:order-1001 --watch           a line for each change, until it has ended
+  pointsman get key:order-1001 --json | jq .state`,
+		Args: args(cobra.ExactArgs(1)), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := oneOf(c, "wait", "watch"); err != nil {
+				return err
+			}
+			if wait < 0 {
+				return usage(c, fmt.Errorf("--wait %s: is negative", wait))
+			}
+			return n.run(c, func(ctx context.Context, s *session) error {
+				if watch {
+					return s.watch(ctx, args[0])
+				}
+				in, err := s.get(ctx, args[0], wait)
+				if err != nil {
+					return err
+				}
+				if s.json {
+					return writeJSON(s.out, in)
+				}
+				return instanceTable(in).write(s.out)
+			})
+		},
+	}
+	c.Flags().DurationVar(&wait, "wait", 0, "wait for its end, at most this long")
+	c.Flags().BoolVar(&watch, "watch", false, "show each change, until it has ended")
+	return n.add(c)
+}
+
+// get an instance, when it has ended or the time is up. A long wait takes several requests.
+func (s *session) get(ctx context.Context, ref string, wait time.Duration) (in api.Instance, err error) {
+	for {
+		turn := min(wait, api.MaxWait)
+		request := api.GetRequest{Ref: ref}
+		if turn > 0 {
+			request.Wait = turn.String()
+		}
+		in = api.Instance{}
+		err = s.askFor(ctx, requestTimeout+turn, natsapi.VerbGet, request, &in)
+		if wait -= turn; err != nil || wait <= 0 || in.FinishedAt != nil {
+			return in, err
+		}
+	}
+}
+
+// watch shows an instance each time it has changed.
+func (s *session) watch(ctx context.Context, ref string) error {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	last := ""
+	for {
+		in, err := s.get(ctx, ref, 0)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		ref = in.ID // a key could be another's next
+		if now := fmt.Sprintln(in.UpdatedAt, in.Status, in.InboxCount); now != last {
+			last = now
+			if err := s.change(in); err != nil {
+				return err
+			}
+		}
+		if in.FinishedAt != nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// change shows one state of a watched instance in a line.
+func (s *session) change(in api.Instance) error {
+	if s.json {
+		return json.NewEncoder(s.out).Encode(in)
+	}
+	line := fmt.Sprintf("%s  %-15s step %s", clock(in.UpdatedAt), in.Status, in.Step)
+	if len(in.Awaits) > 0 {
+		line += ", awaits " + strings.Join(in.Awaits, " ")
+	}
+	if in.InboxCount > 0 {
+		line += fmt.Sprintf(", %d in the inbox", in.InboxCount)
+	}
+	if in.FinishedAt != nil {
+		line += " " + document(in.Result) + text(in.LastError)
+	}
+	_, err := fmt.Fprintln(s.out, oneLine(line))
+	return err
+}
+
+func instanceTable(in api.Instance) *table {
+	t := newTable()
+	t.add("id", in.ID)
+	t.pair("key", text(in.CorrelationKey))
+	t.add("machine", fmt.Sprintf("%s, version %d", in.Machine, in.Version))
+	t.add("status", string(in.Status))
+	t.pair("paused", map[bool]string{true: "yes"}[in.Paused])
+	t.add("step", in.Step)
+	if in.Attempt > 0 {
+		t.add("attempt", fmt.Sprint(in.Attempt))
+	}
+	t.add("queue", in.Queue)
+	t.pair("awaits", strings.Join(in.Awaits, " "))
+	t.pair("deadline", clockOf(in.Deadline))
+	t.pair("runs at", clockOf(in.RunAt))
+	if in.Lease != nil {
+		t.add("worker", fmt.Sprintf("%s, until %s", in.Lease.Worker, clock(in.Lease.ExpiresAt)))
+	}
+	if in.FinishedAt == nil {
+		t.add("inbox", fmt.Sprint(in.InboxCount))
+	}
+	t.add("state", document(in.State))
+	t.pair("result", document(in.Result))
+	t.pair("last error", text(in.LastError))
+	t.add("started", clock(in.InsertedAt))
+	t.add("updated", clock(in.UpdatedAt))
+	t.pair("finished", clockOf(in.FinishedAt))
+	return t
+}

@@ -1,0 +1,88 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/pointsman/pointsman/internal/config"
+	"github.com/pointsman/pointsman/migrations"
+)
+
+// Pointsman is the command of cmd/pointsman.
+func Pointsman() *cobra.Command {
+	var o options
+	root := &cobra.Command{
+		Use: "pointsman", Short: "Long-running processes that wait for events on NATS JetStream, with their state in Postgres",
+		Args: args(cobra.NoArgs), RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	o.add(root)
+	root.AddCommand(devCommand(&o), devPartCommand(&o), migrateCommand(&o),
+		startCommand(&o), signalCommand(&o), getCommand(&o), listCommand(&o), inboxCommand(&o), historyCommand(&o), eventsCommand(&o), cancelCommand(&o),
+		publishCommand(&o), routesCommand(&o), heldCommand(&o), dlqCommand(&o), messageCommand(&o),
+		sub(&o, "bridge", "Run a bridge, as cmd/bridge does", runBridge), sub(&o, "worker", "Run a worker, as cmd/worker does", runWorker))
+	return root
+}
+
+func sub(o *options, name, short string, run func(context.Context, *config.Config, *slog.Logger) error) *cobra.Command {
+	return &cobra.Command{
+		Use: name, Short: short, Example: "  pointsman " + name + " --config pointsman.yaml", Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error { return o.run(c, run) },
+	}
+}
+
+func migrateCommand(o *options) *cobra.Command {
+	c := &cobra.Command{
+		Use: "migrate", Short: "Bring the database schema up to date, or show its version", Args: args(cobra.NoArgs),
+		Example: "  pointsman migrate status\n  pointsman migrate up",
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	up := func(ctx context.Context, cfg *config.Config, _ *slog.Logger) error {
+		if err := cfg.CheckDatabase(); err != nil {
+			return err
+		}
+		if err := migrations.Up(ctx, cfg.Database.URL, cfg.Database.Schema); err != nil {
+			return err
+		}
+		return printVersion(ctx, cfg, c)
+	}
+	status := func(ctx context.Context, cfg *config.Config, _ *slog.Logger) error {
+		if err := cfg.CheckDatabase(); err != nil {
+			return err
+		}
+		return printVersion(ctx, cfg, c)
+	}
+	c.AddCommand(
+		&cobra.Command{
+			Use: "up", Short: "Apply what is missing; safe to run from several places at once", Args: args(cobra.NoArgs),
+			Example: "  POINTSMAN_DATABASE_URL=postgres://localhost/shop pointsman migrate up",
+			RunE:    func(c *cobra.Command, _ []string) error { return o.run(c, up) },
+		},
+		&cobra.Command{
+			Use: "status", Short: "Show the version of the schema, and the one this build needs", Args: args(cobra.NoArgs),
+			Example: "  pointsman migrate status --config pointsman.yaml",
+			RunE:    func(c *cobra.Command, _ []string) error { return o.run(c, status) },
+		})
+	return c
+}
+
+func printVersion(ctx context.Context, cfg *config.Config, c *cobra.Command) error {
+	conn, err := pgx.Connect(ctx, cfg.Database.URL)
+	if err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	defer conn.Close(ctx)
+	version, err := migrations.Current(ctx, conn, cfg.Database.Schema)
+	if err != nil {
+		return err
+	}
+	state := "up to date"
+	if version < migrations.Version {
+		state = "run pointsman migrate up"
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "schema %s: version %d, this build needs %d: %s\n", cfg.Database.Schema, version, migrations.Version, state)
+	return err
+}

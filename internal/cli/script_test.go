@@ -1,0 +1,119 @@
+package cli_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/pointsman/pointsman/examples/orders"
+	"github.com/pointsman/pointsman/internal/apptest"
+	"github.com/pointsman/pointsman/internal/cli"
+	"github.com/pointsman/pointsman/internal/pgtest"
+)
+
+var update = flag.Bool("update", false, "write what the commands print into the scripts")
+
+func TestMain(m *testing.M) {
+	testscript.Main(tests{m}, map[string]func(){
+		"pointsman": func() { os.Exit(cli.Main(cli.Pointsman())) },
+	})
+}
+
+type tests struct{ m *testing.M }
+
+func (t tests) Run() int { return pgtest.Run(t.m) }
+
+// TestScripts runs the scripts of testdata/script against one bridge and one worker with the orders example. Each script has orders of
+// its own, whose numbers begin with its name.
+//
+// Beside testscript's commands there are:
+//
+//	status N COMMAND...     runs the command, which has to end with this exit status
+//	until PATTERN COMMAND... runs the command until it succeeds and its output matches
+//	scrub                   replaces what is never the same in the output: ids, times, sequences
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	machine, err := orders.Machine()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stack := apptest.Start(t, string(orders.Config), map[string][]string{"ORDERS": {"orders.>"}, "PAYMENTS": {"payments.>"}}, machine)
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "script"), UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("POINTSMAN_NATS_URL", stack.NATSURL)
+			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command under the race detector ends a second later
+			return os.WriteFile(filepath.Join(env.WorkDir, "orders.yaml"), orders.Config, 0o600)
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"status": status, "until": until, "scrub": scrub},
+	})
+}
+
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	if err != nil || neg {
+		ts.Fatalf("usage: status N COMMAND...")
+	}
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		got = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	pattern, err := regexp.Compile(args[0])
+	if err != nil || neg {
+		ts.Fatalf("usage: until PATTERN COMMAND...: %v", err)
+	}
+	last := error(nil)
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		if last = ts.Exec(args[1], args[2:]...); last != nil {
+			continue
+		}
+		if out := ts.ReadFile("stdout"); pattern.MatchString(out) {
+			return
+		}
+		last = fmt.Errorf("its output does not match %s", pattern)
+	}
+	ts.Fatalf("never: %v", last)
+}
+
+var volatile = []struct {
+	pattern *regexp.Regexp
+	as      string
+}{
+	{regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}`), "<id>"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "<time>"},
+	{regexp.MustCompile(`((ORDERS|PAYMENTS)(, sequence)?) \d+`), "$1 <seq>"},
+	{regexp.MustCompile(`\[\d+\]`), "[<signal>]"},
+	{regexp.MustCompile(`(?m)^(signal +)\d+$`), "$1<signal>"},
+	{regexp.MustCompile(`("(seq|stream_seq|signal_id)": )\d+`), "$1<n>"},
+	{regexp.MustCompile(`(?m)^\d+ +`), "<n> "},
+	{regexp.MustCompile(`nats://[0-9.:]+`), "<nats>"},
+}
+
+func scrub(ts *testscript.TestScript, _ bool, _ []string) {
+	out := ts.ReadFile("stdout")
+	for _, v := range volatile {
+		out = v.pattern.ReplaceAllString(out, v.as)
+	}
+	_, err := ts.Stdout().Write([]byte(out))
+	ts.Check(err)
+}

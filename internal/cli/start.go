@@ -1,0 +1,123 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/pointsman/pointsman/internal/api"
+	"github.com/pointsman/pointsman/internal/natsapi"
+	"github.com/pointsman/pointsman/subjects"
+)
+
+func startCommand(o *options) *cobra.Command {
+	n := o.connection()
+	var start api.NewInstance
+	var runAt, idempotency string
+	c := &cobra.Command{
+		Use: "start MACHINE [STATE]", Short: "Start an instance of a machine",
+		Long: `start creates an instance, which runs as soon as a worker has room. STATE is JSON, @FILE, or - for the standard input; without it,
+the state is {}. Its id is printed. A key that a live instance holds is a conflict, which names the holder.`,
+		Example: `  pointsman start order '{"amount": 42, "items": 1}' --key order-1001
+  pointsman start order @order.json --idempotency-key checkout-77
+  pointsman start reminder --run-at 2030-01-02T15:04:05Z`,
+		Args: args(cobra.RangeArgs(1, 2)), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			start.Machine = args[0]
+			if start.State, err = documentArg(c, args, 1, "state"); err != nil {
+				return err
+			}
+			if runAt != "" {
+				at, err := time.Parse(time.RFC3339, runAt)
+				if err != nil {
+					return usage(c, fmt.Errorf("--run-at %q: want a time as 2030-01-02T15:04:05Z", runAt))
+				}
+				start.RunAt = &at
+			}
+			return n.run(c, func(ctx context.Context, s *session) error {
+				var in api.Instance
+				if err := s.ask(ctx, natsapi.VerbStart, start, &in, subjects.HeaderIdempotencyKey, idempotency); err != nil {
+					return err
+				}
+				if s.json {
+					return writeJSON(s.out, in)
+				}
+				_, err := fmt.Fprintln(s.out, in.ID)
+				return err
+			})
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&start.CorrelationKey, "key", "", "correlation key: unique among the live instances of the project")
+	f.IntVar(&start.Version, "machine-version", 0, "version of the machine (default: the newest)")
+	f.StringVar(&start.Step, "step", "", "first step (default: the machine's)")
+	f.StringVar(&start.Queue, "queue", "", "queue (default \"default\")")
+	f.Int16Var(&start.Priority, "priority", 0, "lower is earlier")
+	f.StringVar(&runAt, "run-at", "", "when it begins (default: now)")
+	f.StringVar(&start.ReplyTo, "reply-to", "", "subject that its outcome is published to, too")
+	f.StringVar(&idempotency, "idempotency-key", "", "a second start with the same one gives the first one's instance")
+	return n.add(c)
+}
+
+func signalCommand(o *options) *cobra.Command {
+	n := o.connection()
+	var signal api.NewSignal
+	c := &cobra.Command{
+		Use: "signal REF NAME [PAYLOAD]", Short: "Put a signal into the inbox of an instance",
+		Long: `signal puts a signal into the inbox of a live instance. REF is its id, or key:<correlation key>. PAYLOAD is JSON, @FILE, or - for the
+standard input; without it, the payload is null. With --dedup-key a second one is a duplicate, which counts for nothing.`,
+		Example: `  pointsman signal key:order-1001 payment '{"amount": 42}'
+  pointsman signal key:order-1001 payment @payment.json --dedup-key pay-7`,
+		Args: args(cobra.RangeArgs(2, 3)), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			signal.CorrelationKey, signal.InstanceID = target(args[0])
+			signal.Name = args[1]
+			if signal.Payload, err = documentArg(c, args, 2, "payload"); err != nil {
+				return err
+			}
+			return n.run(c, func(ctx context.Context, s *session) error {
+				var done api.Signaled
+				if err := s.ask(ctx, natsapi.VerbSignal, signal, &done); err != nil {
+					return err
+				}
+				if s.json {
+					return writeJSON(s.out, done)
+				}
+				_, err := fmt.Fprintf(s.out, "%s to %s\n", done.Result, done.InstanceID)
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&signal.DedupKey, "dedup-key", "", "a second signal with the same one does not count")
+	return n.add(c)
+}
+
+func cancelCommand(o *options) *cobra.Command {
+	n := o.connection()
+	var request api.CancelRequest
+	c := &cobra.Command{
+		Use: "cancel REF", Short: "End an instance",
+		Long: `cancel ends an instance and empties its inbox; what its step is doing right now commits nothing. One that has ended stays as it ended.
+REF is its id, or key:<correlation key>.`,
+		Example: "  pointsman cancel key:order-1001 --reason 'the customer called'",
+		Args:    args(cobra.ExactArgs(1)), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, args []string) error {
+			request.Ref = args[0]
+			return n.run(c, func(ctx context.Context, s *session) error {
+				var in api.Instance
+				if err := s.ask(ctx, natsapi.VerbCancel, request, &in); err != nil {
+					return err
+				}
+				if s.json {
+					return writeJSON(s.out, in)
+				}
+				_, err := fmt.Fprintf(s.out, "%s is %s\n", in.ID, in.Status)
+				return err
+			})
+		},
+	}
+	c.Flags().StringVar(&request.Reason, "reason", "", "is kept as its last error")
+	return n.add(c)
+}

@@ -1,0 +1,80 @@
+package natsapi
+
+import (
+	"context"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pointsman/pointsman/internal/api"
+	"github.com/pointsman/pointsman/subjects"
+)
+
+// Verbs of requests: the last token of their subject, and the name of their endpoint.
+const (
+	VerbStart       = "start"
+	VerbSignal      = "signal"
+	VerbGet         = "get"
+	VerbList        = "list"
+	VerbInbox       = "inbox"
+	VerbHistory     = "history"
+	VerbEvents      = "events"
+	VerbCancel      = "cancel"
+	VerbHeld        = "held"
+	VerbDeadLetters = "dead-letters"
+	VerbDeadLetter  = "dead-letter"
+	VerbMessage     = "message"
+	VerbRoutesTest  = "routes-test"
+)
+
+// operation answers a request of a project.
+type operation func(ctx context.Context, project string, h nats.Header, body []byte) (any, error)
+
+// operations of an API, by verb.
+func operations(a *api.API) map[string]operation {
+	return map[string]operation{
+		VerbStart: func(ctx context.Context, project string, h nats.Header, body []byte) (any, error) {
+			r := api.StartRequest{Atomic: atomic(h), IdempotencyKey: h.Get(subjects.HeaderIdempotencyKey)}
+			if err := api.Decode(body, &r.Items); err != nil {
+				return nil, err
+			}
+			return a.Start(ctx, project, r)
+		},
+		VerbSignal: func(ctx context.Context, project string, h nats.Header, body []byte) (any, error) {
+			r := api.SignalRequest{Atomic: atomic(h), IdempotencyKey: h.Get(subjects.HeaderIdempotencyKey)}
+			if err := api.Decode(body, &r.Items); err != nil {
+				return nil, err
+			}
+			return a.Signal(ctx, project, r)
+		},
+		VerbGet:         of(a.Get),
+		VerbList:        of(a.List),
+		VerbInbox:       of(a.Inbox),
+		VerbHistory:     of(a.History),
+		VerbEvents:      of(a.Events),
+		VerbCancel:      of(a.Cancel),
+		VerbHeld:        of(a.Held),
+		VerbDeadLetters: of(anyProject(a.DeadLetters)),
+		VerbDeadLetter:  of(anyProject(a.DeadLetter)),
+		VerbMessage:     of(anyProject(a.Message)),
+		VerbRoutesTest:  of(anyProject(a.TestRoutes)),
+	}
+}
+
+// of makes an operation of one whose request is all in the body.
+func of[Req, Res any](do func(ctx context.Context, project string, r Req) (Res, error)) operation {
+	return func(ctx context.Context, project string, _ nats.Header, body []byte) (any, error) {
+		var r Req
+		if err := api.Decode(body, &r); err != nil {
+			return nil, err
+		}
+		return do(ctx, project, r)
+	}
+}
+
+// anyProject is for what belongs to no project: messages and dead letters are the stream's.
+func anyProject[Req, Res any](do func(ctx context.Context, r Req) (Res, error)) func(context.Context, string, Req) (Res, error) {
+	return func(ctx context.Context, _ string, r Req) (Res, error) { return do(ctx, r) }
+}
+
+func atomic(h nats.Header) bool { return strings.EqualFold(h.Get(subjects.HeaderAtomic), "true") }

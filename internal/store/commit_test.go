@@ -1,0 +1,260 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+const row = `select rev, visit, attempt, uncounted, step, state::text, awaits::text, await_n, parked, delayed, timed_out, live, coalesce(status, '-'), coalesce(last_error, '-'),
+	due_at is not null, (select count(*) from pointsman.ready r where r.instance_id = i.id and r.rev = i.rev),
+	(select count(*) from pointsman.timers t where t.instance_id = i.id and t.rev = i.rev) from pointsman.instances i`
+
+func TestCommitKinds(t *testing.T) {
+	t.Parallel()
+	minute := time.Minute
+	for _, c := range []struct {
+		name string
+		o    func(*Outcome)
+		want string // the columns of row
+	}{
+		{
+			"next", func(o *Outcome) { o.Kind, o.Step, o.State, o.Progress = OutcomeNext, "ship", []byte(`{"n": 1}`), true },
+			`2 2 0 0 ship {"n": 1} {} 1 false false false true - - false 1 0`,
+		},
+		{
+			"replay", func(o *Outcome) { o.Kind, o.Reason = OutcomeReplay, "no luck" },
+			`2 1 3 1 begin {"n": 0} {signal/first} 1 false false true true - no luck false 1 0`,
+		},
+		{
+			"replay, later", func(o *Outcome) { o.Kind, o.Delay = OutcomeReplay, &minute },
+			`2 1 3 2 begin {"n": 0} {signal/first} 1 false true true true - before true 0 1`,
+		},
+		{"await", func(o *Outcome) {
+			o.Kind, o.Step, o.Awaits, o.AwaitN, o.Delay, o.Progress = OutcomeAwait, "pay", []string{"signal/a", `event/"\x, y{}`}, 2, &minute, true
+		}, `2 2 0 0 pay {"n": 0} {signal/a,"event/\"\\x, y{}"} 2 true false false true - - true 0 1`},
+		{
+			"await without progress", func(o *Outcome) { o.Kind, o.Awaits = OutcomeAwait, []string{"signal/a"} },
+			`2 2 2 2 begin {"n": 0} {signal/a} 1 true false false true - before false 0 0`,
+		},
+		{
+			"done", func(o *Outcome) { o.Kind, o.Result, o.Progress = OutcomeDone, []byte(`[1]`), true },
+			`2 1 0 0 begin {"n": 0} {signal/first} 1 false false false false done - false 0 0`,
+		},
+		{
+			"stop", func(o *Outcome) { o.Kind, o.Reason = OutcomeStop, "broken" },
+			`2 1 2 1 begin {"n": 0} {signal/first} 1 false false false false failed broken false 0 0`,
+		},
+		{
+			"release", func(o *Outcome) { o.Kind = OutcomeRelease },
+			`2 1 2 1 begin {"n": 0} {signal/first} 1 false false true true - before false 1 0`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t)
+			f.started("k")
+			first := await(f.picked(), "signal/first")
+			first.Delay = &minute
+			f.commit(first)
+			f.exec(`update pointsman.timers set run_at = now()`)
+			must2(f.SweepTimers(t.Context(), 8))(t)
+			f.exec(`update pointsman.instances set attempt = 2, uncounted = 1, last_error = 'before'`)
+			w := f.picked()
+			if !w.TimedOut || !w.Timed || w.Attempt != 2 || w.Uncounted != 1 {
+				t.Errorf("picked after a time-out: %+v", w)
+			}
+			// A timer that the delivery, and not the deadline, left behind.
+			f.exec(`insert into pointsman.timers (instance_id, rev, run_at) values ($1, $2, now() + interval '1 h')`, w.ID, w.Rev)
+			o := Outcome{ID: w.ID, Project: w.Project, Rev: w.Rev, Token: w.Token, Timed: w.Timed, Ran: w.Step, Attempt: w.Attempt}
+			c.o(&o)
+			f.commit(o)
+			f.want(c.want, row)
+			f.want("0", `select count(*) from pointsman.leases`)
+			f.want("0", `select count(*) from pointsman.timers where rev = $1`, w.Rev)
+			f.want(fmt.Sprint("2 begin ", o.Kind, " 2"), `select rev, step, outcome, attempt from pointsman.history where rev > 1`)
+		})
+	}
+}
+
+// A replay that waits is the same visit: what its await came to stays.
+func TestReplayKeepsTheTimeOut(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.started("k")
+	var soon time.Duration
+	o := await(f.picked(), "signal/a")
+	o.Delay = &soon
+	f.commit(o)
+	must2(f.SweepTimers(t.Context(), 8))(t)
+	w := f.picked()
+	o = outcome(w, OutcomeReplay)
+	o.Delay = &soon
+	f.commit(o)
+	must2(f.SweepTimers(t.Context(), 8))(t)
+	again := f.picked()
+	if !again.TimedOut || again.Attempt != 1 || again.Visit != w.Visit {
+		t.Errorf("the second execution of %+v is %+v", w, again)
+	}
+}
+
+func TestCommitConsumes(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.parked("k", "signal/pay")
+	ds := f.fast(signal("k", "pay", "1"), signal("k", "no", "2"), signal("k", "pay", "3"))
+	w := f.picked()
+	o := await(w, "signal/more")
+	o.Consumed = []int64{ds[0].SignalID, ds[2].SignalID}
+	f.commit(o)
+	f.want("2", `select dedup_key from pointsman.v_inbox`)
+	f.want(fmt.Sprint(o.Consumed), `select consumed from pointsman.history where consumed is not null`)
+}
+
+// A park meets what came while its step ran, unless it was handed to it.
+func TestParkOnWhatIsThere(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.parked("k", "signal/pay")
+	f.fast(signal("k", "pay", "1"))
+	w := f.picked()
+	o := await(w, "signal/pay")
+	o.Handed, o.HandedTo = []string{"signal/pay"}, w.SeenTo
+	equal(t, "woken by what it was handed", fmt.Sprint(f.commit(o).Woken), "[]")
+	f.want("true", `select parked from pointsman.instances`)
+	equal(t, "by another one", f.fast(signal("k", "pay", "2"))[0].Queue, queue)
+
+	w = f.picked()
+	f.fast(signal("k", "pay", "3"))
+	o = await(w, "signal/pay")
+	o.Handed, o.HandedTo = []string{"signal/pay"}, w.SeenTo
+	equal(t, "woken by what came meanwhile", fmt.Sprint(f.commit(o).Woken), fmt.Sprint([]string{queue}))
+	w = f.picked()
+	equal(t, "inbox", fmt.Sprint(names(w)), "[pay/1 pay/2 pay/3]")
+
+	f.fast(signal("k", "other", "4"))
+	o = await(w, "signal/pay", "signal/other")
+	o.Handed, o.HandedTo = []string{"signal/pay"}, w.SeenTo+1
+	f.commit(o)
+	equal(t, "woken by one that it was not handed under its name", len(f.picked().Inbox), 4)
+}
+
+// Only what was picked commits, once, and in its lease.
+func TestCommitFence(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.started("a", "b", "c")
+	works := f.pick(2)
+	third := f.picked()
+	late := func(o Outcome) {
+		t.Helper()
+		o.Publish, o.Events, o.Signals = []Publish{{Subject: "s"}}, []Event{{"e", []byte("1")}}, []Signal{signal("b", "pay", uuid.NewString())}
+		if passed := must(f.tryCommit(t.Context(), o))(t).Passed; len(passed) != 0 {
+			t.Errorf("passed: %v", passed)
+		}
+	}
+	stale, foreign := outcome(works[0], OutcomeNext), outcome(works[0], OutcomeNext)
+	stale.Rev--
+	foreign.Token = uuid.New()
+	late(foreign)
+	settled := must(f.Commit(t.Context(), []Outcome{stale, outcome(works[1], OutcomeNext), outcome(third, OutcomeNext)}, []uuid.UUID{third.Token}, publish))(t)
+	if len(settled.Passed) != 2 || settled.Passed[works[0].ID] {
+		t.Errorf("passed: %v", settled.Passed)
+	}
+	f.want("1", `select count(*) from pointsman.leases`)
+	must(f.Cancel(t.Context(), []uuid.UUID{works[0].ID}, "", nil))(t)
+	late(outcome(works[0], OutcomeDone))
+	f.want("0 0 0", `select (select count(*) from pointsman.outbox), (select count(*) from pointsman.events), (select count(*) from pointsman.signals)`)
+}
+
+func TestCommitOutputs(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	id := f.started("k")[0]
+	o := outcome(f.picked(), OutcomeNext)
+	o.Events = []Event{{"status", []byte(`"new"`)}, {"n", []byte("1")}}
+	for i := range 20 {
+		o.Publish = append(o.Publish, Publish{Subject: fmt.Sprint("s.", i), Body: []byte{0, 1}, Headers: map[string][]string{"H": {"a", "b"}}})
+	}
+	o.Publish = append(o.Publish, Publish{Subject: "empty"})
+	f.commit(o)
+	o = outcome(f.picked(), OutcomeDone)
+	o.Events = []Event{{"status", []byte(`"old"`)}}
+	f.commit(o)
+	f.want(`n 1 1,status "old" 2`, `select key, value::text, rev from pointsman.events order by key`)
+	rows := must(f.Outbox(t.Context(), allShards(), 0, 100))(t)
+	if len(rows) != 22 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	for i, r := range rows[:20] {
+		got := fmt.Sprint(r.Kind, r.Project, r.Subject, r.MsgID, r.Headers, r.Body, r.InstanceID)
+		equal(t, "publication", got, fmt.Sprint("publish", project, fmt.Sprint("s.", i), fmt.Sprintf("%s:1:%d", id, i), map[string][]string{"H": {"a", "b"}}, []byte{0, 1}, id))
+	}
+	if r := rows[20]; r.Subject != "empty" || r.Headers != nil || len(r.Body) != 0 {
+		t.Errorf("one without headers and body: %+v", r)
+	}
+}
+
+func allShards() (shards []int) {
+	for i := range outboxShards {
+		shards = append(shards, i)
+	}
+	return shards
+}
+
+// An end is published to the outcome subject, and to whom the start named.
+func TestCommitPublishesEnds(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	for _, c := range []struct{ key, end, want string }{
+		{"d", OutcomeDone, `outcome m.done {"a": 1} - d`}, {"f", OutcomeStop, "outcome m.failed - broken f"}, {"c", "cancel", "outcome m.canceled - broken c"},
+	} {
+		n := newInstance(c.key)
+		n.ReplyTo, n.Traceparent = "inbox."+c.key, "00-1"
+		f.begin(n)
+		w := f.picked()
+		o := outcome(w, c.end)
+		switch c.end {
+		case OutcomeDone:
+			o.Result = []byte(`{"a": 1}`)
+			f.commit(o)
+		case OutcomeStop:
+			o.Reason = "broken"
+			f.commit(o)
+		default:
+			must(f.Cancel(t.Context(), []uuid.UUID{w.ID}, "broken", publish))(t)
+		}
+		const body = `convert_from(body, 'UTF8')::jsonb`
+		f.want(c.want, `select kind, subject, coalesce(`+body+`->>'result', '-'), coalesce(`+body+`->>'reason', '-'), `+body+`->>'correlation_key'
+			from pointsman.outbox where instance_id = $1 and kind = 'outcome'`, w.ID)
+		f.want(fmt.Sprintf(`reply inbox.%s %s:%d {"traceparent" : ["00-1"]}`, c.key, w.ID, w.Rev+1), `select kind, subject, msg_id, headers from pointsman.outbox where instance_id = $1 and kind = 'reply'`, w.ID)
+	}
+	f.want("0", `select count(*) from pointsman.outbox where (convert_from(body, 'UTF8')::jsonb->>'finished_at')::timestamptz not between now() - interval '1 min' and now()`)
+
+	f.started("quiet")
+	w := f.picked()
+	must(f.Commit(t.Context(), []Outcome{outcome(w, OutcomeDone)}, nil, []string{"failed"}))(t)
+	f.want("0", `select count(*) from pointsman.outbox where instance_id = $1`, w.ID)
+}
+
+// The ended has no inbox; what the last step of a failed one was handed is kept for a retry.
+func TestEndClearsTheInbox(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	for _, c := range []struct{ kind, kept string }{{OutcomeDone, "-"}, {OutcomeStop, "1"}, {"cancel", "1"}} {
+		id := f.parked(c.kind, "signal/pay")
+		f.fast(signal(c.kind, "pay", "1"), signal(c.kind, "no", "2"))
+		if c.kind == "cancel" {
+			canceled := must(f.Cancel(t.Context(), []uuid.UUID{id, uuid.New()}, "", publish))(t)
+			equal(t, "canceled", fmt.Sprint(canceled), fmt.Sprint([]uuid.UUID{id}))
+			equal(t, "canceled again", len(must(f.Cancel(t.Context(), []uuid.UUID{id}, "", publish))(t)), 0)
+		} else {
+			f.commit(outcome(f.picked(), c.kind))
+		}
+		f.want("0", `select count(*) from pointsman.signals`)
+		f.want(c.kept, `select coalesce((select string_agg(s->>'dedup_key', ' ') from jsonb_array_elements(kept) s), '-') from pointsman.instances where id = $1`, id)
+		f.want("1", `select count(*) from pointsman.outbox where instance_id = $1`, id)
+	}
+}

@@ -1,0 +1,256 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/pointsman/pointsman/subjects"
+)
+
+// HoldEffects is how long a signal that a step sent to a key that nobody has is kept.
+const HoldEffects = time.Hour
+
+// effects are what the outcomes of one project do to other instances.
+type effects struct {
+	project     string
+	byKey, byID []Signal
+	starts      []NewInstance
+}
+
+// scopes of the keys that the effects name, in the project of the instance.
+func (o *Outcome) scopes() (scopes []uuid.UUID) {
+	for _, g := range o.Signals {
+		if g.Key != "" {
+			scopes = append(scopes, KeyScope(o.Project, g.Key))
+		}
+	}
+	for _, n := range o.Starts {
+		if scope := n.Scope(o.Project); scope != uuid.Nil {
+			scopes = append(scopes, scope)
+		}
+	}
+	return scopes
+}
+
+// commitEffects is Commit for outcomes that touch other instances, or that move in or out of the scope of their unique key. The locks of
+// the keys that effects name come first, then one statement locks own and other instances in one ascending order; whom the effects find
+// missing stays missing until the end. Unique keys come last, those of the starts with those of the instances that have moved.
+func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArrays, last []uuid.UUID, publish []string, settled *Settled) error {
+	var scopes []uuid.UUID
+	for i := range os {
+		scopes = append(scopes, os[i].scopes()...)
+	}
+	return s.inTx(ctx, func(tx *Store) error {
+		if len(scopes) > 0 {
+			if err := tx.LockScopes(ctx, scopes); err != nil {
+				return err
+			}
+		}
+		targets, err := tx.resolve(ctx, os)
+		if err != nil {
+			return err
+		}
+		if err := tx.run(ctx, tx.commit(a, targets, last, publish, settled)); err != nil {
+			return err
+		}
+		all := collect(os, settled.Passed)
+		for _, e := range all {
+			if err := tx.send(ctx, e, settled); err != nil {
+				return err
+			}
+		}
+		for _, st := range tx.settle(a, settled) {
+			if err := tx.run(ctx, st); err != nil {
+				return err
+			}
+		}
+		for i := range os {
+			if os[i].moves() && settled.Passed[os[i].ID] {
+				tx.moved = append(tx.moved, os[i].ID)
+			}
+		}
+		for _, e := range all {
+			if err := tx.begin(ctx, e, settled); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// resolve finds the instances that effects by key will touch, so that they are locked in one order with the others.
+func (s *Store) resolve(ctx context.Context, os []Outcome) (targets []uuid.UUID, err error) {
+	var projects, keys []string
+	for i := range os {
+		for _, g := range os[i].Signals {
+			if g.Key != "" {
+				projects, keys = append(projects, os[i].Project), append(keys, g.Key)
+			} else {
+				targets = append(targets, g.ID)
+			}
+		}
+	}
+	if len(keys) == 0 {
+		return targets, nil
+	}
+	err = s.each(ctx, "resolve", s.text.resolve, func(r pgx.Rows) error {
+		var id uuid.UUID
+		err := r.Scan(&id)
+		targets = append(targets, id)
+		return err
+	}, projects, keys)
+	return targets, err
+}
+
+// collect sorts the effects of the outcomes that passed by project, in the order of the projects: that is the order of unique keys.
+func collect(os []Outcome, passed map[uuid.UUID]bool) (all []*effects) {
+	of := map[string]*effects{}
+	for i := range os {
+		o := &os[i]
+		if !passed[o.ID] || len(o.Signals)+len(o.Starts) == 0 {
+			continue
+		}
+		e := of[o.Project]
+		if e == nil {
+			e = &effects{project: o.Project}
+			of[o.Project], all = e, append(all, e)
+		}
+		for _, g := range o.Signals {
+			if g.Key != "" {
+				e.byKey = append(e.byKey, g)
+			} else {
+				e.byID = append(e.byID, g)
+			}
+		}
+		e.starts = append(e.starts, o.Starts...)
+	}
+	slices.SortFunc(all, func(a, b *effects) int { return strings.Compare(a.project, b.project) })
+	return all
+}
+
+// send delivers the signals of e that have a live target; the others stay in e.
+func (s *Store) send(ctx context.Context, e *effects, settled *Settled) (err error) {
+	if e.byKey, err = s.sendTo(ctx, e.project, false, e.byKey, settled); err != nil {
+		return err
+	}
+	e.byID, err = s.sendTo(ctx, e.project, true, e.byID, settled)
+	return err
+}
+
+func (s *Store) sendTo(ctx context.Context, project string, byID bool, sigs []Signal, settled *Settled) (missing []Signal, err error) {
+	delivered, err := s.DeliverSlow(ctx, project, byID, sigs)
+	if err != nil {
+		return nil, err
+	}
+	for i, d := range delivered {
+		settled.wake(d.Queue)
+		if d.Verdict == Missing {
+			missing = append(missing, sigs[i])
+		}
+	}
+	return missing, nil
+}
+
+// begin runs the starts of e, gives what has started the signals that are for it, and keeps or buries the rest.
+func (s *Store) begin(ctx context.Context, e *effects, settled *Settled) error {
+	if len(e.starts) > 0 {
+		started, err := s.Start(ctx, e.project, e.starts)
+		if err != nil {
+			return err
+		}
+		for _, st := range started {
+			settled.wake(st.Queue)
+		}
+		if err := s.send(ctx, e, settled); err != nil {
+			return err
+		}
+	}
+	if err := s.bury(ctx, e.project, false, e.byKey); err != nil {
+		return err
+	}
+	return s.bury(ctx, e.project, true, e.byID)
+}
+
+// bury is for effects without a live target. One for a key that nobody has is held; one for who has ended, or for an id that nobody
+// has, is a dead letter.
+func (s *Store) bury(ctx context.Context, project string, byID bool, missing []Signal) error {
+	verdicts, err := s.Nobody(ctx, project, byID, missing)
+	if err != nil {
+		return err
+	}
+	var holds []Hold
+	var dead []DeadLetter
+	for i, v := range verdicts {
+		switch {
+		case v.Verdict == Missing && !byID:
+			holds = append(holds, Hold{Signal: missing[i], For: HoldEffects, Original: &Original{Route: EffectsRoute}, Body: missing[i].Payload})
+		case v.Verdict == Missing:
+			dead = append(dead, effectDeadLetter(missing[i], project, "no_target: there is no instance "+missing[i].ID.String()))
+		case v.Verdict == Ended:
+			dead = append(dead, effectDeadLetter(missing[i], project, "no_target: instance "+v.InstanceID.String()+" is "+v.Status+" since "+v.EndedAt.UTC().Format(time.RFC3339)))
+		}
+	}
+	if err := s.Hold(ctx, project, holds); err != nil {
+		return err
+	}
+	return s.AddDeadLetters(ctx, dead)
+}
+
+func (settled *Settled) wake(queue string) {
+	if queue != "" {
+		settled.Woken = append(settled.Woken, queue)
+	}
+}
+
+// EffectsRoute stands in a dead letter for the route where a step and no message sent the signal.
+const EffectsRoute = "effects"
+
+// DeadLetter is one that goes out through the outbox.
+type DeadLetter struct {
+	Project string
+	Route   string
+	MsgID   string
+	Headers map[string][]string
+	Body    []byte
+}
+
+func effectDeadLetter(g Signal, project, reason string) DeadLetter {
+	headers := map[string][]string{subjects.HeaderReason: {reason}, subjects.HeaderSubject: {"signal." + g.Name}}
+	if g.Key != "" {
+		headers[subjects.HeaderCorrelationKey] = []string{g.Key}
+	} else {
+		headers[subjects.HeaderInstanceID] = []string{g.ID.String()}
+	}
+	return DeadLetter{Project: project, Route: EffectsRoute, MsgID: "effect:" + g.Dedup.String(), Headers: headers, Body: g.Payload}
+}
+
+// AddDeadLetters puts dead letters into the outbox.
+func (s *Store) AddDeadLetters(ctx context.Context, ds []DeadLetter) error {
+	if len(ds) == 0 {
+		return nil
+	}
+	projects, routes, msgIDs, headers, bodies := make([]string, len(ds)), make([]string, len(ds)), make([]string, len(ds)), make([]string, len(ds)), make([][]byte, len(ds))
+	for i, d := range ds {
+		text, err := json.Marshal(d.Headers)
+		if err != nil {
+			return err
+		}
+		projects[i], routes[i], msgIDs[i], headers[i], bodies[i] = d.Project, d.Route, d.MsgID, string(text), append([]byte{}, d.Body...)
+	}
+	return s.each(ctx, "dead letters", s.text.deadLetters, nil, projects, routes, msgIDs, headers, bodies)
+}
+
+const resolveText = `
+select /* resolve */ i.id from unnest($1::text[], $2::text[]) t(project, key)
+join pointsman.instances i on i.project = t.project and i.correlation_key = t.key and i.live`
+
+const deadLettersText = `
+insert /* dead letters */ into pointsman.outbox (shard, kind, project, subject, msg_id, headers, body)
+select get_byte(convert_to(t.msg_id, 'UTF8'), length(convert_to(t.msg_id, 'UTF8')) - 1) & 15, 'dead', t.project, t.route, t.msg_id, t.headers, t.body
+from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bytea[]) t(project, route, msg_id, headers, body)`

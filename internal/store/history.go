@@ -1,0 +1,52 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// Transition is one row of the history.
+type Transition struct {
+	Rev      int32
+	Step     string
+	Outcome  string
+	Attempt  int
+	Consumed []int64
+	At       time.Time
+}
+
+// History returns up to limit transitions of an instance whose rev is below before, the latest first.
+func (s *Store) History(ctx context.Context, instance uuid.UUID, before int32, limit int) (transitions []Transition, err error) {
+	err = s.each(ctx, "history", s.text.history, func(r pgx.Rows) error {
+		t, err := scanTransition(r)
+		transitions = append(transitions, t)
+		return err
+	}, instance, before, limit)
+	return transitions, err
+}
+
+// ConsumedBy returns the transition that consumed a signal, as far as the history of its instance is kept.
+func (s *Store) ConsumedBy(ctx context.Context, instance uuid.UUID, signal int64) (t Transition, found bool, err error) {
+	err = s.each(ctx, "consumed by", s.text.consumedBy, func(r pgx.Rows) (err error) {
+		t, err = scanTransition(r)
+		found = true
+		return err
+	}, instance, signal)
+	return t, found, err
+}
+
+func scanTransition(r pgx.Rows) (t Transition, err error) {
+	err = r.Scan(&t.Rev, &t.Step, &t.Outcome, &t.Attempt, &t.Consumed, &t.At)
+	return t, err
+}
+
+const transitionColumns = `rev, step, outcome, attempt, consumed, at`
+
+const historyText = `
+select /* history */ ` + transitionColumns + ` from pointsman.history where instance_id = $1 and rev < $2 order by rev desc limit $3`
+
+const consumedByText = `
+select /* consumed by */ ` + transitionColumns + ` from pointsman.history where instance_id = $1 and consumed @> array[$2::bigint] order by rev limit 1`

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// Filter of a list of instances. What is "" does not filter.
+type Filter struct {
+	Project           string
+	Machine           string
+	Queue             string
+	Status            string
+	CorrelationKey    string
+	CorrelationPrefix string
+}
+
+const (
+	// listWindow is how many of the newest instances one list looks through at most.
+	listWindow = 5000
+	// listCandidates is up to how many instances are sorted by age when an index finds them by something else.
+	listCandidates = 5000
+)
+
+// List returns up to limit instances that are older than before, newest first. next is where the next page begins; uuid.Nil: there is
+// none. A page may be short and still have a next: one call reads a bounded number of rows.
+func (s *Store) List(ctx context.Context, f Filter, before uuid.UUID, limit int) (page []Instance, next uuid.UUID, err error) {
+	found, err := s.candidates(ctx, f, before, limit+1)
+	if err != nil {
+		return nil, uuid.Nil, err
+	}
+	switch {
+	case len(found.ids) > limit:
+		found.ids = found.ids[:limit]
+		next = found.ids[limit-1]
+	case found.more:
+		next = found.last
+	}
+	page = make([]Instance, 0, len(found.ids))
+	err = s.each(ctx, "list", s.text.instancesByID, func(r pgx.Rows) error {
+		in, err := scanInstance(r)
+		page = append(page, in)
+		return err
+	}, found.ids)
+	return page, next, err
+}
+
+// candidates are the ids of a page.
+type candidates struct {
+	ids  []uuid.UUID
+	more bool      // the window ended before the table did,
+	last uuid.UUID // at this one
+}
+
+// candidates asks the index that finds the fewest. Where even that finds too many to sort them by age, they are frequent enough to be
+// looked for among the newest.
+func (s *Store) candidates(ctx context.Context, f Filter, before uuid.UUID, limit int) (candidates, error) {
+	sql := ""
+	switch {
+	case f.CorrelationKey != "":
+		sql = s.text.listKey
+	case f.CorrelationPrefix != "":
+		sql = s.text.listPrefix
+	case slices.Contains([]string{"done", "failed", "canceled"}, f.Status):
+		sql = s.text.listEnded
+	case f.Status == "executing":
+		sql = s.text.listExecuting
+	}
+	if sql != "" {
+		c, n, err := s.window(ctx, sql, f, before, limit)
+		if err != nil || n <= listCandidates {
+			c.more = false
+			return c, err
+		}
+	}
+	c, n, err := s.window(ctx, s.text.listRecent, f, before, limit)
+	c.more = n == listWindow
+	return c, err
+}
+
+func (s *Store) window(ctx context.Context, sql string, f Filter, before uuid.UUID, limit int) (c candidates, n int, err error) {
+	err = s.each(ctx, "list window", sql, func(r pgx.Rows) error {
+		var last *uuid.UUID
+		err := r.Scan(&n, &last, &c.ids)
+		if last != nil {
+			c.last = *last
+		}
+		return err
+	}, f.Project, before, f.Machine, f.Queue, f.CorrelationKey, f.Status, f.CorrelationPrefix, limit)
+	return c, n, err
+}
+
+// listText ($1 project, $2 older than this, $3 machine, $4 queue, $5 key, $6 status, $7 prefix of the key, $8 limit). Ids are UUIDv7:
+// their order is that of the starts, and what starts later never moves a page.
+const listText = `
+with /* list */ c as materialized ({from}
+), leased as materialized (
+  select x.id, x.rev from pointsman.leases l, unnest(l.ids, l.revs) x(id, rev) where $6 in ('executing', 'runnable')
+), page as materialized (
+  select i.id from c join pointsman.instances i using (id)
+  where i.project = $1 and i.id < $2 and $3 in ('', i.machine) and $4 in ('', i.queue)
+    and ($5 = '' or i.correlation_key = $5) and ($7 = '' or starts_with(i.correlation_key, $7))
+    and case $6 when '' then true
+      when 'awaiting_signal' then i.live and i.parked
+      when 'executing' then i.live and not i.parked and (i.id, i.rev) in (select id, rev from leased)
+      when 'runnable' then i.live and not i.parked and (i.id, i.rev) not in (select id, rev from leased)
+      else not i.live and i.status = $6 end
+  order by i.id desc limit $8)
+select (select count(*) from c), (select id from c order by id limit 1), array(select id from page order by id desc)`
+
+// keysWithPrefix is the range of the keys that begin with $7: no key is longer than 512 characters, and no character is higher.
+const keysWithPrefix = `project = $1 and correlation_key >= $7 and correlation_key <= rpad($7, 513, chr(1114111)) collate "C"`
+
+// listSources are what listText chooses from. Each but the newest reads one row more than is sorted, to tell that there are too many.
+var listSources = map[string]string{
+	"recent": `select id from pointsman.instances where id < $2 order by id desc limit {window}`,
+	"key": `
+  select id from pointsman.instances where project = $1 and correlation_key = $5 and live
+  union all (select id from pointsman.instances where project = $1 and correlation_key = $5 and not live order by finished_at desc limit {most})`,
+	"prefix": `
+  (select id from pointsman.instances where ` + keysWithPrefix + ` and live limit {most})
+  union all (select id from pointsman.instances where ` + keysWithPrefix + ` and not live limit {most})`,
+	"ended":     `select id from pointsman.instances where project = $1 and status = $6 and not live limit {most}`,
+	"executing": `select x.id from pointsman.leases l, unnest(l.ids) x(id) limit {most}`,
+}
+
+// listOf is listText over one of the sources.
+func listOf(source string) string {
+	bounds := strings.NewReplacer("{window}", strconv.Itoa(listWindow), "{most}", strconv.Itoa(listCandidates+1))
+	return strings.Replace(listText, "{from}", bounds.Replace(listSources[source]), 1)
+}
+
+const instancesByIDText = `select /* list page */ ` + instanceColumns + ` from pointsman.v_instances where id = any($1) order by id desc`

@@ -1,0 +1,63 @@
+package store
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+)
+
+// longList are instances in the order of their ids, more than one list looks through: number 1 is the oldest. Only the oldest ones are of
+// the machine "rare", and failed.
+const longList = `
+insert into pointsman.instances (id, project, machine, version, queue, correlation_key, scope, step, state, parked, live, status, finished_at)
+select lpad(to_hex(g), 32, '0')::uuid, 'p', case when g <= 3 then 'rare' else 'm' end, 1, 'q', 'k-' || g, gen_random_uuid(), 's', '{}', g > 3, g > 3,
+  case when g <= 3 then 'failed' end, case when g <= 3 then now() end
+from generate_series(1, 12000) g`
+
+// A list finds what is rare, and reads no more than its window at once.
+func TestListOfMany(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.exec(longList)
+	for name, c := range map[string]struct {
+		filter Filter
+		calls  int // until the first is found
+	}{
+		"by status":                 {Filter{Status: "failed"}, 1},
+		"by key":                    {Filter{CorrelationKey: "k-3"}, 1},
+		"by prefix":                 {Filter{CorrelationPrefix: "k-3", Machine: "rare"}, 1},
+		"by a prefix that all have": {Filter{CorrelationPrefix: "k-", Machine: "rare"}, 3},
+		"by machine":                {Filter{Machine: "rare"}, 3},
+	} {
+		c.filter.Project = project
+		before, calls := uuid.Max, 0
+		var page []Instance
+		for before != uuid.Nil && len(page) == 0 {
+			page, before = must2(f.List(t.Context(), c.filter, before, 1))(t)
+			calls++
+		}
+		if len(page) != 1 || page[0].CorrelationKey != "k-3" || calls != c.calls {
+			t.Errorf("%s: after %d calls, want %d: %+v", name, calls, c.calls, page)
+		}
+	}
+}
+
+// Page after page all come, each once, newest first.
+func TestListPages(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.exec(longList)
+	before, last, n := uuid.Max, uuid.Max, 0
+	for before != uuid.Nil {
+		var page []Instance
+		page, before = must2(f.List(t.Context(), Filter{Project: project}, before, 1000))(t)
+		for _, in := range page {
+			if in.ID.String() >= last.String() {
+				t.Fatalf("%s after %s", in.ID, last)
+			}
+			last = in.ID
+			n++
+		}
+	}
+	equal(t, "all", n, 12000)
+}

@@ -1,0 +1,296 @@
+package store
+
+import (
+	"context"
+	"math/bits"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// MaxInbox is how many signals of an inbox a step is shown, the oldest first.
+const MaxInbox = 1000
+
+// Work is an instance that was picked: this worker may run its step, until the lease ends.
+type Work struct {
+	ID             uuid.UUID
+	Rev            int32
+	Token          uuid.UUID
+	Project        string
+	Machine        string
+	Version        int
+	Step           string
+	CorrelationKey string
+	PartitionKey   string
+	UniqueKey      string
+	UniqueScope    int16
+	Queue          string
+	Priority       int16
+	Attempt        int
+	Uncounted      int
+	Visit          int
+	TimedOut       bool
+	WaitCanceled   bool
+	Timed          bool // its await had a deadline, or it was delayed: a timer is left to be dropped
+	Awaits         []string
+	State          []byte
+	LastError      string
+	Traceparent    string
+	InsertedAt     time.Time
+	ReadyAt        time.Time // since when it could have been picked
+	Inbox          []InboxSignal
+	InboxErr       error // why the long inbox could not be read: this instance is to be released
+	More           bool  // the inbox holds more than MaxInbox
+	SeenTo         int64 // ids up to this were in the inbox when it was picked
+}
+
+// InboxSignal is one that waits in an inbox.
+type InboxSignal struct {
+	ID          int64
+	Kind        string
+	Name        string
+	Payload     []byte
+	DedupKey    string
+	Traceparent string
+	InsertedAt  time.Time
+}
+
+// Tag is what an await names.
+func (g InboxSignal) Tag() string { return g.Kind + "/" + g.Name }
+
+// Pick leases ready instances of one lane of a queue, the lowest priority first, then the longest ready: at most n rounded down to
+// a power of two ([PickSize]), and fewer only where the lane has no more, or very many that may not run now. Instances of a machine
+// version that is not in known ("machine@version") go to the lane of that version, untouched. The lane "" is the queue's own. One that
+// lost its last lease gets a lease for itself. Of those with one partition key the first runs, the others wait until it is released.
+func (s *Store) Pick(ctx context.Context, queue, lane, worker string, known []string, n int, lease time.Duration) (out []Work, err error) {
+	size := PickSize(n)
+	for turns := 1; size > 0; turns++ {
+		t, err := s.pick(ctx, size, &out, queue, lane, uuid.New(), known, worker, lease)
+		if err != nil && len(out) == 0 {
+			return nil, err
+		}
+		// What one statement took may all be stale, or wait for its key, or be of machines that are not known here, with others behind it.
+		if err != nil || t.taken < size && !t.again || turns >= maxTurns && (len(out) > 0 || t.again) {
+			break
+		}
+		size = PickSize(PickSize(n) - len(out))
+	}
+	for i := range out {
+		if len(out[i].Inbox) > MaxInbox {
+			out[i].InboxErr = s.loadLongInbox(ctx, &out[i])
+		}
+	}
+	return out, nil
+}
+
+// maxTurns is how many statements one Pick sends before what it has may run.
+const maxTurns = 16
+
+// turn is what one statement of Pick came to, beside the work.
+type turn struct {
+	taken     int  // ready rows, whatever became of them
+	keyed     bool // some of them have keys
+	again     bool // there are rows in this lane that it put there
+	unguarded int  // of those that run
+}
+
+// laneName is a lane of a queue.
+type laneName struct{ queue, lane string }
+
+// pick is one statement of Pick: the one that can deal with keys only where the last one met some, because it takes its time also where
+// there are none. The other one puts what it meets back.
+func (s *Store) pick(ctx context.Context, size int, out *[]Work, queue, lane string, args ...any) (t turn, err error) {
+	text, before, name := s.text.pick, len(*out), laneName{queue, lane}
+	_, keyed := s.shared.keyed.Load(name)
+	if keyed {
+		text = s.text.pickKeyed
+	}
+	sql := strings.Replace(text, "{n}", strconv.Itoa(size), 1)
+	err = s.together(ctx, statement{"pick", sql, append([]any{queue, lane}, args...), func(r pgx.Rows) (err error) {
+		t, err = scanWork(r, out)
+		return err
+	}})
+	if err != nil {
+		*out = (*out)[:before]
+		return turn{}, err
+	}
+	switch {
+	case t.keyed && !keyed:
+		s.shared.keyed.Store(name, true)
+	case keyed && !t.keyed && t.taken > 0:
+		s.shared.keyed.Delete(name)
+	}
+	s.shared.unguarded.Add(int64(t.unguarded))
+	return t, nil
+}
+
+// maxPick is the most that one statement picks.
+const maxPick = 256
+
+// PickSize is how many of n a pick is for. It keeps the number of texts of pick, and so of prepared statements, small. The limit is
+// a literal: as a parameter under a generic plan it is costed as a tenth of the table.
+func PickSize(n int) int {
+	if n < 1 {
+		return 0
+	}
+	return 1 << (bits.Len(uint(min(n, maxPick))) - 1)
+}
+
+// scanWork reads a row of pickText. Where nothing that was taken may run there is one row, with only what became of it.
+func scanWork(r pgx.Rows, out *[]Work) (t turn, err error) {
+	var w Work
+	var key, partition, unique, trace, lastError *string
+	var state []byte
+	var sig struct {
+		id                       *int64
+		kind, name, dedup, trace *string
+		payload                  []byte
+		at                       *time.Time
+	}
+	if r.RawValues()[4] == nil {
+		values, err := r.Values()
+		if err != nil {
+			return t, err
+		}
+		return turn{int(values[0].(int32)), values[1].(bool), values[2].(bool), int(values[3].(int32))}, nil
+	}
+	err = r.Scan(&t.taken, &t.keyed, &t.again, &t.unguarded, &w.ID, &w.Rev, &w.Token, &w.Project, &w.Machine, &w.Version, &w.Step, &key, &partition, &unique, &w.UniqueScope,
+		&w.Queue, &w.Priority, &w.Attempt, &w.Uncounted, &w.Visit, &w.TimedOut, &w.WaitCanceled, &w.Timed, &w.Awaits, &lastError, &trace, &w.InsertedAt, &w.ReadyAt, &state,
+		&sig.id, &sig.kind, &sig.name, &sig.payload, &sig.dedup, &sig.trace, &sig.at)
+	if err != nil {
+		return t, err
+	}
+	if last := len(*out) - 1; last < 0 || (*out)[last].ID != w.ID {
+		w.CorrelationKey, w.PartitionKey, w.UniqueKey = value(key), value(partition), value(unique)
+		w.LastError, w.Traceparent, w.State = value(lastError), value(trace), state
+		*out = append(*out, w)
+	}
+	if sig.id != nil {
+		w := &(*out)[len(*out)-1]
+		w.Inbox = append(w.Inbox, InboxSignal{*sig.id, *sig.kind, *sig.name, sig.payload, value(sig.dedup), value(sig.trace), *sig.at})
+		w.SeenTo = *sig.id
+	}
+	return t, nil
+}
+
+func value(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
+
+// loadLongInbox gives a step whose inbox is longer than it is shown the oldest signals that it awaited before the oldest others.
+func (s *Store) loadLongInbox(ctx context.Context, w *Work) error {
+	w.Inbox, w.More = w.Inbox[:0], true
+	return s.together(ctx, statement{"long inbox", s.text.longInbox, []any{w.ID, w.Awaits}, func(r pgx.Rows) error {
+		var g InboxSignal
+		var dedup, trace *string
+		err := r.Scan(&g.ID, &g.Kind, &g.Name, &g.Payload, &dedup, &trace, &g.InsertedAt, &w.SeenTo)
+		g.DedupKey, g.Traceparent = value(dedup), value(trace)
+		w.Inbox = append(w.Inbox, g)
+		return err
+	}})
+}
+
+// pickText ($1 queue, $2 lane, $3 token, $4 known, $5 worker, $6 length of the lease) locks no instance: a ready row is never
+// updated, so one that can be locked says that its instance is still at its rev, or is stale. A solo row's lease has a token of
+// its own. The state comes with the first signal only. Where nothing may run, one row says what became of what was taken.
+const pickText = `
+with {recursive}/* pick */ r as materialized (
+  delete from pointsman.ready where ctid = any(array(
+    select ctid from pointsman.ready where queue = $1 and lane = $2 order by priority, run_at limit {n} for update skip locked))
+  returning *
+), c as materialized (
+  select r.queue, r.lane, r.priority, r.run_at, r.instance_id, r.rev, r.solo, i.machine || '@' || i.version as kind,
+    case when i.id is null or i.rev <> r.rev or not i.live or i.paused or i.parked then 'stale'
+      when i.machine || '@' || i.version <> all($4::text[]) then 'divert'
+      when i.partition_key is not null or ` + pickMoves + ` then 'keyed' else 'run' end as fate,
+    case when r.solo then md5($3::uuid::text || r.instance_id)::uuid else $3::uuid end as token,
+    i.project, i.machine, i.version, i.step, i.correlation_key, i.partition_key, i.unique_key, i.unique_scope, i.attempt, i.uncounted, i.visit, i.timed_out, i.wait_canceled,
+    i.due_at, i.awaits, i.last_error, i.traceparent, i.inserted_at, i.state
+  from r left join pointsman.instances i on i.id = r.instance_id
+), {keys}, l as (
+  insert into pointsman.leases (token, worker, expires_at, ids, revs)
+  select token, $5, now() + $6::interval, array_agg(instance_id), array_agg(rev) from c where {runs} group by token
+)
+select t.*, c.instance_id, c.rev, c.token, c.project, c.machine, c.version, c.step, c.correlation_key, c.partition_key, c.unique_key, c.unique_scope,
+  c.queue, c.priority, c.attempt, c.uncounted, c.visit, c.timed_out, c.wait_canceled, c.due_at is not null, c.awaits, c.last_error, c.traceparent, c.inserted_at, c.run_at,
+  case when coalesce(s.first, true) then c.state end, s.id, s.kind, s.name, s.payload, s.dedup_key, s.traceparent, s.inserted_at
+from (select (select count(*)::int from r), exists (select from c where {keyed}), {turn}) t(taken, keyed, again, unguarded)
+left join c on {runs} left join lateral (
+  select s.*, row_number() over (order by s.id) = 1 as first from pointsman.signals s where s.instance_id = c.instance_id order by s.id limit 1001) s on true`
+
+// pickMoves: a pick brings the row into the scope of its unique key, or out of it.
+const pickMoves = `(i.unique_scope & 3) in (1, 2)`
+
+// pickMet: the row has to do with keys.
+const pickMet = `(fate = 'keyed' or partition_key is not null)`
+
+// pickPlain puts what has keys back, for pickKeyed.
+var pickPlain = strings.NewReplacer("{recursive}", "", "{keyed}", pickMet, "{runs}", "c.fate = 'run'",
+	"{turn}", "exists (select from c where "+pickMet+"), 0", "{keys}", `elsewhere as (
+  insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo)
+  select queue, case when fate = 'divert' and partition_key is null then kind else lane end, priority, run_at, instance_id, rev, solo
+  from c where fate = 'divert' or `+pickMet+`
+)`)
+
+// pickKeyed wins partition keys, in their order. Who loses one locks the row of its holder: the release that follows sees it waiting. If
+// the holder is gone, or is not to be seen yet, the loser goes back to ready. A row with a key that leaves ready without winning it
+// (stale, diverted) may have been the one to have the next turn, which is then somebody else's.
+//
+// It locks only instances whose unique scope tells runnable from executing, and of these what can be had at once. Unique keys come after
+// partition keys, as in a commit.
+var pickKeyed = strings.NewReplacer("{recursive}", "recursive ", "{keyed}", pickMet,
+	"{runs}", "(c.fate = 'run' or c.instance_id in (select instance_id from may))",
+	"{turn}", `exists (select from back union all select from promoted where queue = $1 and lane = $2),
+  ((select count(*) from moved where enters) - (select count(*) from has))::int`, "{keys}", `keyed as materialized (
+  select queue, lane, priority, run_at, instance_id, rev, solo, token, project, partition_key, unique_key, unique_scope, `+pickMoves+` as moves
+  from c i where fate = 'keyed'
+), mine as materialized (
+  select i.id from keyed k join pointsman.instances i on i.id = k.instance_id where k.moves and i.rev = k.rev order by i.id for no key update of i skip locked
+), able as materialized (
+  select * from keyed where not moves or instance_id in (select id from mine)
+), won as (
+  insert into pointsman.running_keys (project, key, instance_id, rev, token)
+  select distinct on (project, partition_key) project, partition_key, instance_id, rev, token from able
+  where partition_key is not null order by project, partition_key, priority, run_at
+  on conflict do nothing returning project, key, instance_id
+), lost as materialized (
+  select * from able where partition_key is not null and instance_id not in (select instance_id from won)
+), stands as materialized (
+  select k.project, k.key from (select distinct project, partition_key as key from lost order by project, key) l
+  cross join lateral (select k.project, k.key from pointsman.running_keys k where k.project = l.project and k.key = l.key for key share) k
+), waits as (
+  insert into pointsman.waiters (project, key, queue, lane, priority, run_at, instance_id, rev, solo)
+  select project, partition_key, queue, lane, priority, run_at, instance_id, rev, solo from lost
+  where (project, partition_key) in (select project, key from stands union all select project, key from won)
+  returning instance_id
+), back as (
+  insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo)
+  select queue, lane, priority, run_at, instance_id, rev, solo from keyed
+  where instance_id not in (select instance_id from able) or instance_id in (select instance_id from lost) and instance_id not in (select instance_id from waits)
+  returning lane
+), divert as (
+  insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo)
+  select queue, kind, priority, run_at, instance_id, rev, solo from c where fate = 'divert'
+), freed as materialized (
+  select distinct project, partition_key as key from c where fate in ('stale', 'divert') and partition_key is not null
+), `+promotion+`, may as materialized (
+  select instance_id, project, unique_key, unique_scope, moves from able where partition_key is null or instance_id in (select instance_id from won)
+), moved as materialized (
+  select instance_id as id, project, unique_key, unique_scope & 3 = 1 as leaves, unique_scope & 3 = 2 as enters, 0 as ord
+  from may where moves and (select count(*) from stands) >= 0
+), `+uniqueMoves)
+
+const longInboxText = `
+with /* long inbox */ awaited as (
+  select s.* from pointsman.signals s where s.instance_id = $1 and ` + tag + ` = any($2::text[]) order by s.id limit 1000
+), others as (
+  select s.* from pointsman.signals s where s.instance_id = $1 and ` + tag + ` <> all($2::text[]) order by s.id limit 1000
+)
+select s.id, s.kind, s.name, s.payload, s.dedup_key, s.traceparent, s.inserted_at, (select max(id) from pointsman.signals where instance_id = $1)
+from (select * from awaited union all select * from others) s order by s.id`

@@ -1,0 +1,122 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// crowd are a few thousand rows in every table that a hot statement reads.
+const crowd = `
+insert into pointsman.instances (id, project, machine, version, queue, correlation_key, scope, step, state, parked, awaits)
+select gen_random_uuid(), 'p', 'm', 1, 'q', 'k' || g, gen_random_uuid(), 's', '{}', true, '{signal/pay}' from generate_series(1, 4000) g;
+insert into pointsman.ready (queue, priority, instance_id, rev) select 'q', 0, id, rev from pointsman.instances;
+insert into pointsman.timers (instance_id, rev, run_at) select id, rev, now() + interval '1 h' from pointsman.instances;
+insert into pointsman.signals (instance_id, name, payload) select id, 'pay', '{}' from pointsman.instances;
+insert into pointsman.ledger (scope, dedup, instance_id, hash) select scope, gen_random_uuid(), id, id from pointsman.instances;
+insert into pointsman.leases select gen_random_uuid(), 'w', now() + interval '1 h', array[id], array[rev] from pointsman.instances;
+insert into pointsman.outbox (shard, kind, instance_id, project, subject, msg_id, body) select g % 16, 'publish', id, 'p', 's', 'm', '' from pointsman.instances, generate_series(1, 2) g;
+insert into pointsman.held (project, key, dedup, hash, expires_at, kind, name, payload) select 'p', 'h' || g, gen_random_uuid(), gen_random_uuid(), now() + interval '1 h', 'signal', 'pay', '{}' from generate_series(1, 4000) g;
+update pointsman.instances set partition_key = correlation_key, unique_key = correlation_key, unique_scope = 1;
+insert into pointsman.running_keys select project, partition_key, id, rev, id from pointsman.instances;
+insert into pointsman.waiters select project, partition_key, queue, '', 0, now(), id, rev, false from pointsman.instances;
+insert into pointsman.unique_keys select project, unique_key, id from pointsman.instances;
+`
+
+// plan is a node of EXPLAIN (FORMAT JSON).
+type plan struct {
+	Node       string `json:"Node Type"`
+	Relation   string `json:"Relation Name"`
+	Index      string `json:"Index Name"`
+	IndexCond  string `json:"Index Cond"`
+	JoinFilter string `json:"Join Filter"`
+	Plans      []plan
+}
+
+// inMemory says that p is many rows without an index: in a nested loop with others of the kind it is quadratic.
+func (p plan) inMemory() bool {
+	return p.Node == "CTE Scan" || p.Node == "Function Scan" || p.Node == "Materialize"
+}
+
+func (p plan) walk(see func(plan)) {
+	see(p)
+	for _, child := range p.Plans {
+		child.walk(see)
+	}
+}
+
+// No hot statement reads a table whole, or compares the rows of a batch with one another, whether it was planned when the tables were
+// empty or later.
+func TestPlansUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	cfg := must(pgxpool.ParseConfig(f.db.URL))(t)
+	Tune(cfg, false)
+	conn := must(pgx.ConnectConfig(t.Context(), cfg.ConnConfig))(t)
+	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
+	x := f.text
+	statements := map[string]string{
+		"deliver by key": x.deliverKey, "deliver by key, slow": x.deliverKeySlow, "deliver by id": x.deliverID, "deliver by id, slow": x.deliverIDSlow, "lock key targets": x.lockKeyTargets,
+		"recheck": x.recheck, "pick": strings.ReplaceAll(x.pick, "{n}", "64"), "pick with keys": strings.ReplaceAll(x.pickKeyed, "{n}", "64"), "long inbox": x.longInbox, "extend": x.extend, "commit": x.commit, "commit with outputs": x.commitOutputs,
+		"clear ended": x.clearEnded, "drop timers": x.dropTimers, "resolve": x.resolve, "release": x.release, "promote": x.promote, "guard": x.guard, "give back": x.giveBack, "sweep timers": x.sweepTimers, "any expired": x.anyExpired, "sweep leases": x.sweepLeases, "expire held": x.expireHeld,
+		"next due": x.nextDue, "cancel": x.cancel, "start": x.start, "nobody by key": x.nobodyKey, "nobody by id": x.nobodyID, "outbox": x.outbox, "published": x.published, "postpone": x.postpone,
+	}
+	reads := map[string]string{
+		"list recent": x.listRecent, "list by key": x.listKey, "list by prefix": x.listPrefix, "list ended": x.listEnded, "instances by id": x.instancesByID,
+		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "fate": x.fate,
+	}
+	for _, filled := range []bool{false, true} {
+		if filled {
+			f.exec(crowd)
+			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys`)
+		}
+		for name, sql := range statements {
+			checkPlan(t, conn, fmt.Sprintf("%s, tables filled: %t", name, filled), sql)
+		}
+		for name, sql := range reads { // these are of a person's pace, and there are as many leases as batches in work
+			checkPlan(t, conn, fmt.Sprintf("%s, tables filled: %t", name, filled), sql, "leases")
+		}
+	}
+}
+
+func checkPlan(t *testing.T, conn *pgx.Conn, name, sql string, mayRead ...string) {
+	t.Helper()
+	prepared := must(conn.Prepare(t.Context(), name, sql))(t)
+	defer conn.Deallocate(t.Context(), name) //nolint:errcheck // the connection goes with the test
+	args := ""
+	if n := len(prepared.ParamOIDs); n > 0 {
+		args = "(null" + strings.Repeat(", null", n-1) + ")"
+	}
+	var text []byte
+	explain := "explain (format json) execute " + pgx.Identifier{name}.Sanitize() + args
+	if err := conn.QueryRow(t.Context(), explain, pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	var plans []struct{ Plan plan }
+	if err := json.Unmarshal(text, &plans); err != nil {
+		t.Fatal(err)
+	}
+	plans[0].Plan.walk(func(p plan) {
+		whole := p.Node == "Seq Scan" || strings.HasPrefix(p.Node, "Index") && p.IndexCond == "" && !inOrder[p.Index]
+		if whole && !small[p.Relation] && !slices.Contains(mayRead, p.Relation) {
+			t.Errorf("%s: %s on %s %s reads all of it", name, p.Node, p.Relation, p.Index)
+		}
+		if p.Node == "Nested Loop" && p.JoinFilter != "" && p.Plans[0].inMemory() && p.Plans[1].inMemory() {
+			t.Errorf("%s: a nested loop: %s", name, p.JoinFilter)
+		}
+	})
+}
+
+var (
+	// small tables may be read whole.
+	small = map[string]bool{"machines": true, "relays": true, "outbox_shards": true}
+	// inOrder are read from their beginning, up to a limit.
+	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true}
+)

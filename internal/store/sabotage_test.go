@@ -1,0 +1,122 @@
+package store
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestSabotage takes one protection of the statements out at a time. The scenario that it protects has to find that out, or proves
+// nothing.
+func TestSabotage(t *testing.T) {
+	t.Parallel()
+	free := newExplorers(t)
+	bound := max(ordersOf(t), 150)
+	byName := map[string]scenario{}
+	for _, sc := range scenarios() {
+		byName[sc.name] = sc
+	}
+	for _, sab := range sabotages() {
+		t.Run(sab.name, func(t *testing.T) {
+			t.Parallel()
+			e := <-free
+			intact := e.text
+			defer func() { e.text = intact; free <- e }()
+			for _, edit := range sab.edits {
+				edit.make(t, &e.text)
+			}
+			for _, name := range sab.breaks {
+				sc, ok := byName[name]
+				if !ok {
+					t.Fatalf("there is no scenario %q", name)
+				}
+				orders, _, violations, err := e.explore(t.Context(), sc, bound)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(violations) == 0 {
+					t.Errorf("%d orders of %q, and nothing was violated", orders, name)
+					continue
+				}
+				t.Logf("%q after %d orders: %s", name, orders, violations[0])
+			}
+		})
+	}
+}
+
+type sabotage struct {
+	name   string
+	edits  []edit
+	breaks []string // names of scenarios
+}
+
+// edit replaces one part of one statement; old "" is all of it.
+type edit struct {
+	field    func(*texts) *string
+	old, new string
+}
+
+func (e edit) make(t *testing.T, text *texts) {
+	t.Helper()
+	field := e.field(text)
+	switch {
+	case e.old == "":
+		*field = e.new
+	case strings.Count(*field, e.old) == 1:
+		*field = strings.Replace(*field, e.old, e.new, 1)
+	default:
+		t.Fatalf("%q is %d times in the statement:\n%s", e.old, strings.Count(*field, e.old), *field)
+	}
+}
+
+func sabotages() []sabotage {
+	edits := func(field func(*texts) *string, old, new string) []edit { return []edit{{field, old, new}} }
+	commit := func(t *texts) *string { return &t.commit }
+	sweepTimers := func(t *texts) *string { return &t.sweepTimers }
+	sweepLeases := func(t *texts) *string { return &t.sweepLeases }
+	pick := func(t *texts) *string { return &t.pickKeyed }
+	guard := func(t *texts) *string { return &t.guard }
+	const nothing = `select $1::uuid[] where false`
+	return []sabotage{
+		{
+			"no recheck after a park", edits(func(t *texts) *string { return &t.recheck }, "", nothing),
+			[]string{"deliver / park", "deliver / park again, handed", "deliver / park, consume", "deliver / deliver / park, 2 of 2"},
+		},
+		{"deliver locks no row", edits(func(t *texts) *string { return &t.deliverKey }, " for no key update", ""), []string{"deliver / park", "deliver / end", "deliver / cancel"}},
+		{"timer sweep locks no row", edits(sweepTimers, " for no key update skip locked", ""), []string{"deliver / timer sweep / pick"}},
+		{"timer sweep goes by instance and rev alone", edits(sweepTimers, "(lk.parked or lk.delayed) and not lk.paused and lk.live", "true"), []string{"deliver / timer sweep", "deliver / timer sweep / work, work"}},
+		{
+			"no key locks", edits(func(t *texts) *string { return &t.lockScopes }, "", `select 1 from unnest($1::bigint[]) h`),
+			[]string{"hold / start", "hold / hold, one dedup / start", "effect to nobody / start", "start / start, one dedup, no key"},
+		},
+		{"effect targets are not locked with the own rows", edits(commit, "any($17)", "any($2) and $17::uuid[] is not null"), []string{"effects, crossing", "effects by id, crossing", "effects, crossing, both end"}},
+		{"leases to drop are not locked with the own ones", edits(commit, "any($1::uuid[] || $18::uuid[]) order", "any($1::uuid[]) order"), []string{"commit that drops another lease / sweep of it / deliver"}},
+		{"the inbox of the ended is cleared by the statement that ends it", []edit{
+			{commit, "), sg as (", "), ended as (delete from signals s using u where s.instance_id = u.id and u.status is not null), sg as ("},
+			{func(t *texts) *string { return &t.clearEnded }, "", nothing},
+		}, []string{"deliver / end"}},
+		{"lease sweep skips the locked", edits(sweepLeases, " for no key update\n)", " for no key update skip locked\n)"), []string{"lease sweep / deliver"}},
+		{"lease sweep does not look at rev", edits(sweepLeases, " and i.rev = x.rev", ""), []string{"lease sweep / part of a commit, the rest"}},
+		{"commit does not look at rev", edits(commit, " and i.rev = o.rev", ""), []string{"commit / the same commit"}},
+		{"redelivery does not lock before it looks", edits(func(t *texts) *string { return &t.lockIDTargets }, " order by i.id for no key update", ""), []string{"redelivery by id / under another dedup"}},
+		{"who loses a partition key does not lock its holder", edits(pick, " for key share", ""), []string{"pick-loser / release"}},
+		{
+			"a row with a partition key that is dropped or diverted promotes nobody", edits(pick, "fate in ('stale', 'divert') and partition_key", "false and partition_key"),
+			[]string{"release / cancel of the waiter / pick, pick", "diverting pick / release"},
+		},
+		{
+			"one waiter a partition key is promoted, not one a lane", edits(func(t *texts) *string { return &t.promote }, "(w.queue, w.lane) > (l.queue, l.lane)", "false"),
+			[]string{"release with waiters of two queues / pick"},
+		},
+		{
+			"partition keys are released only of outcomes that passed", edits(func(t *texts) *string { return &t.release }, "r.token = t.token", "r.token = t.token and (select i.xmin = pg_current_xact_id()::xid from instances i where i.id = t.id)"),
+			[]string{"cancel of the holder / late commit / pick", "lease sweep / cancel of the holder / pick-loser"},
+		},
+		{"pick locks no instance whose unique key it moves", edits(pick, " for no key update of i skip locked", ""), []string{"cancel / pick, unique while executing"}},
+		{"a start takes its unique key for granted", edits(func(t *texts) *string { return &t.start }, "and not barred", ""), []string{"start / start, one unique key"}},
+		{"deliver wakes into and out of unique scopes by itself", edits(func(t *texts) *string { return &t.deliverKey }, wakeMoves, "false"), []string{"wake into a unique scope / deliver", "wake out of a unique scope / newcomer"}},
+		{"unique keys are given up before others are taken", []edit{
+			{guard, "taken as (", "early as (delete from unique_keys k using moved m where m.leaves and k.project = m.project and k.key = m.unique_key and k.instance_id = m.id returning 1), taken as ("},
+			{guard, "from moved where enters order by", "from moved where enters and (select count(*) from early) >= 0 order by"},
+		}, []string{"moves, crossing unique keys / newcomer"}},
+	}
+}

@@ -1,0 +1,44 @@
+package store
+
+import "strings"
+
+// texts are the statements as this store sends them. A field of its own for each lets a test take one protection out and see
+// what it protected from.
+type texts struct {
+	deliverKey, deliverKeySlow, deliverID, deliverIDSlow, lockScopes, lockKeyTargets, lockIDTargets, recheck string
+	start, nobodyKey, nobodyID, hold                                                                         string
+	pick, pickKeyed, longInbox, extend                                                                       string
+	commit, commitOutputs, clearEnded, dropTimers, resolve, deadLetters                                      string
+	release, promote, guard, giveBack                                                                        string
+	sweepTimers, anyExpired, sweepLeases, expireHeld, nextDue                                                string
+	cancel, register                                                                                         string
+	getID, getKey, queueDepths                                                                               string
+	listRecent, listKey, listPrefix, listEnded, listExecuting, instancesByID                                 string
+	inbox, history, consumedBy, events, held, fate                                                           string
+	relayHere, holdShards, releaseShards, relayGone                                                          string
+	outbox, published, postpone, outboxDepth                                                                 string
+}
+
+func newTexts(q func(string) string) texts {
+	nobodyKey := strings.NewReplacer("{type}", "text", "{where}", "i.project = $1 and i.correlation_key = inp.target and not i.live", "{scope}", "inp.scope", "{key}", "inp.target")
+	nobodyID := strings.NewReplacer("{type}", "uuid", "{where}", "i.id = inp.target and (i.project = $1 or $1 = '') and i.status is not null", "{scope}", "e.scope", "{key}", "null")
+	return texts{
+		deliverKey: q(targetKey.Replace(deliverFast.Replace(deliverText))), deliverKeySlow: q(targetKey.Replace(deliverSlow.Replace(deliverText))),
+		deliverID: q(targetID.Replace(deliverFast.Replace(deliverText))), deliverIDSlow: q(targetID.Replace(deliverSlow.Replace(deliverText))),
+		lockScopes: q(lockScopesText), lockKeyTargets: q(targetKey.Replace(lockTargetsText)), lockIDTargets: q(targetID.Replace(lockTargetsText)),
+		recheck: q(recheckText),
+		start:   q(startText), nobodyKey: q(nobodyKey.Replace(nobodyText)), nobodyID: q(nobodyID.Replace(nobodyText)), hold: q(holdText),
+		pick: q(pickPlain.Replace(pickText)), pickKeyed: q(pickKeyed.Replace(pickText)), longInbox: q(longInboxText), extend: q(extendText),
+		commit: q(strings.Replace(commitText, "{outputs}", "", 1)), commitOutputs: q(strings.Replace(commitText, "{outputs}", commitOutputs, 1)),
+		clearEnded: q(clearEndedText), dropTimers: q(dropTimersText), resolve: q(resolveText), deadLetters: q(deadLettersText),
+		release: q(releaseText), promote: q(promoteText), guard: q(guardText), giveBack: q(giveBackText),
+		sweepTimers: q(sweepTimersText), anyExpired: q(anyExpiredText), sweepLeases: q(sweepLeasesText), expireHeld: q(expireHeldText), nextDue: q(nextDueText),
+		cancel:   q(strings.Replace(cancelText, "{outcomes}", strings.ReplaceAll(insertOutcomes, "$19", "$3"), 1)),
+		register: q(registerText),
+		getID:    q(getIDText), getKey: q(getKeyText), queueDepths: q(queueDepthsText),
+		listRecent: q(listOf("recent")), listKey: q(listOf("key")), listPrefix: q(listOf("prefix")), listEnded: q(listOf("ended")), listExecuting: q(listOf("executing")),
+		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText), fate: q(fateText),
+		relayHere: q(relayHereText), holdShards: q(holdShardsText), releaseShards: q(releaseShardsText), relayGone: q(relayGoneText),
+		outbox: q(outboxText), published: q(publishedText), postpone: q(postponeText), outboxDepth: q(outboxDepthText),
+	}
+}

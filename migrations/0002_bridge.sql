@@ -1,0 +1,34 @@
+-- What the bridge remembers of its routes.
+
+create table pointsman.routes (
+  name       text        collate "C" not null primary key,
+  config     text,                              -- hash of what maps a message, to tell a changed route
+  paused     boolean     not null default false,
+  epoch      bigint      not null default 0,    -- fences the one active bridge of an ordered route
+  owner      text,
+  expires_at timestamptz,
+  updated_at timestamptz not null default now()
+);
+
+-- How far a route has come in each incarnation of its stream.
+create table pointsman.checkpoints (
+  route      text        collate "C" not null,
+  stream     text        collate "C" not null,
+  created    timestamptz not null,
+  seq        bigint      not null,
+  updated_at timestamptz not null default now(),
+  primary key (route, stream, created)
+);
+
+-- Failures of a message's own, which count towards max_deliver. Written only on failure.
+create table pointsman.failures (
+  route      text        collate "C" not null,
+  stream     text        collate "C" not null,
+  created    timestamptz not null,
+  seq        bigint      not null,
+  n          integer     not null,
+  last_error text        not null,
+  updated_at timestamptz not null default now(),
+  primary key (route, stream, created, seq)
+);
+create index failures_updated on pointsman.failures (updated_at);

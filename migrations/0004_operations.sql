@@ -1,0 +1,36 @@
+-- Access, bulk jobs.
+
+create table pointsman.api_keys (
+  id           uuid        not null primary key,
+  project      text        collate "C" not null,
+  name         text        not null default '',
+  scope        text        not null, -- read, send, admin
+  hash         bytea       not null unique,
+  hint         text        not null, -- its first characters, to recognise it in a list
+  created_at   timestamptz not null default now(),
+  last_used_at timestamptz,
+  revoked_at   timestamptz
+);
+create index api_keys_project on pointsman.api_keys (project, id);
+
+create table pointsman.jobs (
+  id               uuid        not null primary key,
+  project          text        collate "C" not null,
+  kind             text        not null, -- signal, cancel, retry, pause, resume, send
+  status           text        not null, -- running, done, failed, canceled
+  dry_run          boolean     not null default false,
+  rate             integer,              -- instances a second
+  total            bigint      not null default 0,
+  done             bigint      not null default 0,
+  failed           bigint      not null default 0,
+  owner            text,
+  lease_expires_at timestamptz,
+  created_at       timestamptz not null default now(),
+  updated_at       timestamptz not null default now(),
+  filter           jsonb       not null,
+  args             jsonb,
+  cursor           jsonb,
+  error            text
+);
+create index jobs_running on pointsman.jobs (lease_expires_at) where status = 'running';
+create index jobs_project on pointsman.jobs (project, id);

@@ -1,0 +1,124 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/ident"
+	"github.com/pointsman/pointsman/subjects"
+)
+
+// maxAnswer is the most bytes of an answer; NATS itself is not meant for more.
+const maxAnswer = 8 << 20
+
+// outcome is what an answer says. The state of the visit changes only where all of the answer is good.
+func (s *service) outcome(msg *nats.Msg, v *engine.Visit[json.RawMessage]) (engine.Outcome, error) {
+	subject := s.space.Step(s.machine, v.Instance.Step)
+	if text := msg.Header.Get(subjects.HeaderServiceError); text != "" || msg.Header.Get(subjects.HeaderServiceErrorCode) != "" {
+		return engine.Outcome{}, fmt.Errorf("service error %s from %s: %s", msg.Header.Get(subjects.HeaderServiceErrorCode), subject, text)
+	}
+	if err := ident.JSON("the answer", msg.Data, maxAnswer); err != nil {
+		return engine.Outcome{}, bad(subject, err)
+	}
+	var err error
+	a := newObject("", msg.Data, &err)
+	if a.has("error") {
+		return engine.Outcome{}, a.failure(subject)
+	}
+	if a.isAck() {
+		return engine.Outcome{}, bad(subject, fmt.Errorf("it is the ack of stream %s, which stores the requests: no stream may have %s", show(a.fields["stream"]), s.space.Step(s.machine, ">")))
+	}
+	kind := a.text("outcome")
+	state := a.value("state")
+	o := a.effects(a.outcome(kind, v.Instance.Step))
+	a.close("outcome " + kind)
+	if err != nil {
+		return engine.Outcome{}, bad(subject, err)
+	}
+	if state != nil {
+		v.State = state
+	}
+	return o, nil
+}
+
+// badAnswer is one that does not follow the protocol.
+type badAnswer struct {
+	subject string
+	err     error
+}
+
+func (b *badAnswer) Error() string { return fmt.Sprintf("bad answer from %s: %v", b.subject, b.err) }
+
+func (b *badAnswer) Unwrap() error { return b.err }
+
+func bad(subject string, err error) error { return &badAnswer{subject, err} }
+
+// failure is the error that a service answers with.
+func (a *object) failure(subject string) error {
+	text := a.text("error")
+	a.close("an error")
+	switch {
+	case *a.err != nil:
+		return bad(subject, *a.err)
+	case text == "":
+		return bad(subject, errors.New("error: is empty: say what is wrong"))
+	default:
+		return errors.New(text)
+	}
+}
+
+// isAck: a stream that covers the subjects of steps answers too, and first.
+func (a *object) isAck() bool { return a.has("stream") && a.has("seq") && !a.has("outcome") }
+
+// outcome reads the fields of one kind of outcome. A step that is left out is the same one again.
+func (a *object) outcome(kind, step string) engine.Outcome {
+	switch kind {
+	case "next":
+		return engine.Next(a.step(step))
+	case "replay":
+		return engine.Replay(a.millis("delay_ms", 0))
+	case "await":
+		return a.await(step)
+	case "done":
+		return engine.Done(a.value("result"))
+	case "stop":
+		return engine.Stop(a.text("reason"))
+	case "":
+		a.fail("outcome", "is missing: want next, replay, await, done or stop, or an error")
+	default:
+		a.fail("outcome", "is %q, want next, replay, await, done or stop", kind)
+	}
+	return engine.Outcome{}
+}
+
+func (a *object) await(step string) engine.Outcome {
+	a.refuse("updates", "event")
+	names := a.texts("signals")
+	for i, name := range names {
+		a.check(ident.Name(fmt.Sprintf("signals[%d]", i), name))
+	}
+	within := a.millis("timeout_ms", 1)
+	if len(names) == 0 && within == 0 {
+		a.fail("signals", "is missing: an await wants signals, timeout_ms or both")
+	}
+	o := engine.Await(a.step(step), names...)
+	if within > 0 {
+		o = o.Within(within)
+	}
+	if a.flag("consume") {
+		o = o.Consuming()
+	}
+	return o
+}
+
+func (a *object) step(same string) string {
+	if !a.has("step") {
+		a.take("step")
+		return same
+	}
+	return a.checked("step", checkStep)
+}

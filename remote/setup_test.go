@@ -1,0 +1,205 @@
+package remote_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+
+	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/pgtest"
+	"github.com/pointsman/pointsman/remote"
+	"github.com/pointsman/pointsman/subjects"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// config of the machine "m".
+func config(t testing.TB, conn *nats.Conn) remote.Config {
+	t.Helper()
+	space, err := subjects.New("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return remote.Config{Conn: conn, Subjects: space, Name: "m", Start: "begin", Logger: quiet}
+}
+
+func machine(t testing.TB, cfg remote.Config) *engine.Machine {
+	t.Helper()
+	m, err := remote.Machine(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// answer serves the steps of a machine, each request in a goroutine of its own, as a service would.
+func answer(t testing.TB, nc *nats.Conn, machine string, with func(*nats.Msg) *nats.Msg) {
+	t.Helper()
+	_, err := nc.Subscribe("pointsman.step."+machine+".>", func(m *nats.Msg) {
+		go func() {
+			if reply := with(m); reply != nil {
+				_ = m.RespondMsg(reply) // a test that ends takes the connection away
+			}
+		}()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// says is an answer with this body.
+func says(body string) func(*nats.Msg) *nats.Msg {
+	return func(*nats.Msg) *nats.Msg { return &nats.Msg{Data: []byte(body)} }
+}
+
+func encode(t testing.TB, v any) []byte {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Error(err)
+	}
+	return b
+}
+
+// patience is how long a test waits for what should come at once.
+const patience = 20 * time.Second
+
+// stage is a client on a schema of the test's own.
+type stage struct {
+	*engine.Client
+	t  testing.TB
+	db *pgtest.DB
+}
+
+func newStage(t testing.TB) *stage {
+	t.Helper()
+	s := &stage{t: t, db: pgtest.New(t)}
+	pool, err := engine.Connect(t.Context(), s.db.URL, 6, false)
+	s.must(err)
+	t.Cleanup(pool.Close)
+	s.Client, err = engine.NewClient(pool, engine.Config{Schema: s.db.Schema, Logger: quiet})
+	s.must(err)
+	return s
+}
+
+func (s *stage) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// work runs a worker until the test ends.
+func (s *stage) work(machines ...*engine.Machine) {
+	s.t.Helper()
+	w, err := engine.NewWorker(s.Client, engine.WorkerConfig{Machines: machines, ReapInterval: 10 * time.Millisecond})
+	s.must(err)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Errorf("run: %v", err)
+		}
+	})
+}
+
+func (s *stage) begin(n engine.NewInstance) uuid.UUID {
+	s.t.Helper()
+	if n.Machine == "" {
+		n.Machine = "m"
+	}
+	in, err := s.Start(s.t.Context(), n)
+	s.must(err)
+	return in.ID
+}
+
+func (s *stage) send(id uuid.UUID, signals ...engine.Intake) {
+	s.t.Helper()
+	for i := range signals {
+		signals[i].To = engine.ByID(id)
+	}
+	receipts, err := s.Accept(s.t.Context(), signals)
+	s.must(err)
+	for _, r := range receipts {
+		if r.Result != engine.Delivered {
+			s.t.Fatalf("a signal is %s: %s", r.Result, r.Reason)
+		}
+	}
+}
+
+// until waits for an instance to be as it should.
+func (s *stage) until(id uuid.UUID, what string, ok func(engine.Instance) bool) engine.Instance {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
+		in, err := s.Get(s.t.Context(), engine.ByID(id))
+		s.must(err)
+		if ok(in) {
+			return in
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatalf("never %s: %+v", what, in)
+		}
+	}
+}
+
+func (s *stage) ends(id uuid.UUID, status engine.Status) engine.Instance {
+	s.t.Helper()
+	in := s.until(id, "ended", func(in engine.Instance) bool { return !in.Status.Live() })
+	if in.Status != status {
+		s.t.Fatalf("ended as %+v, want %s", in, status)
+	}
+	return in
+}
+
+// receive takes from a channel that something is about to be sent to.
+func receive[T any](t testing.TB, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(patience):
+		t.Fatal("nothing came")
+		panic("unreachable")
+	}
+}
+
+func equal(t testing.TB, what string, got, want any) {
+	t.Helper()
+	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
+		t.Errorf("%s:\n%s\nwant\n%s", what, g, w)
+	}
+}
+
+// journal is a log that may be read while it is written.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}

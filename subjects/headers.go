@@ -1,0 +1,44 @@
+package subjects
+
+// Headers of pointsman.
+const (
+	HeaderCorrelationKey = "Pointsman-Correlation-Key" // built-in route: the key of the instance
+	HeaderInstanceID     = "Pointsman-Instance-Id"     // built-in route: the id of the instance
+	HeaderProject        = "Pointsman-Project"         // requests and built-in route: the project
+
+	HeaderAtomic         = "Pointsman-Atomic" // requests: of an array, all or nothing
+	HeaderIdempotencyKey = "Idempotency-Key"  // requests: the dedup key
+
+	HeaderReason        = "Pointsman-Reason"          // dead letter: why
+	HeaderStream        = "Pointsman-Stream"          // dead letter: where the message stood
+	HeaderSeq           = "Pointsman-Seq"             // dead letter: its sequence there
+	HeaderSubject       = "Pointsman-Subject"         // dead letter: its subject
+	HeaderDeliveries    = "Pointsman-Deliveries"      // dead letter: how often it was delivered
+	HeaderOriginalMsgID = "Pointsman-Original-Msg-Id" // dead letter: its Nats-Msg-Id
+)
+
+// Headers of NATS.
+const (
+	HeaderMsgID        = "Nats-Msg-Id"
+	HeaderStreamSource = "Nats-Stream-Source" // set by the server on a sourced or mirrored message
+
+	HeaderServiceError     = "Nats-Service-Error" // set by a micro service on an error reply
+	HeaderServiceErrorCode = "Nats-Service-Error-Code"
+)
+
+// Headers of CloudEvents 1.0 in binary mode, as its NATS binding spells them.
+const (
+	HeaderCEID          = "ce-id"
+	HeaderCESource      = "ce-source"
+	HeaderCEType        = "ce-type"
+	HeaderCESpecVersion = "ce-specversion"
+	HeaderCETime        = "ce-time"
+	HeaderCESubject     = "ce-subject"
+	HeaderContentType   = "content-type" // structured mode, and the type of the data in binary mode
+)
+
+// Headers of W3C Trace Context.
+const (
+	HeaderTraceparent = "traceparent"
+	HeaderTracestate  = "tracestate"
+)
