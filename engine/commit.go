@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/pointsman/pointsman/internal/store"
 )
 
@@ -84,7 +86,7 @@ func (w *Worker) commit(ctx context.Context, group []finished, aside *sync.WaitG
 		w.metrics.commitSeconds.Observe(time.Since(begin).Seconds())
 		w.settled(ctx, group, settled)
 	case ctx.Err() != nil: // Run says so
-		w.giveSlots(group)
+		w.answer(group, nil)
 	case len(group) > 1:
 		half := len(group) / 2
 		if store.Blame(err) == store.BlameLock {
@@ -107,7 +109,7 @@ func (w *Worker) commitAlone(ctx context.Context, group []finished) {
 		settled, err = w.tryCommit(ctx, group)
 	}
 	if err != nil {
-		w.giveSlots(group)
+		w.answer(group, nil)
 		return
 	}
 	w.settled(ctx, group, settled)
@@ -116,21 +118,30 @@ func (w *Worker) commitAlone(ctx context.Context, group []finished) {
 // settled forgets a group, and pokes whoever has more to do for it.
 func (w *Worker) settled(ctx context.Context, group []finished, settled *store.Settled) {
 	w.metrics.commitsRefused.Add(float64(len(group) - len(settled.Passed)))
+	ahead := w.goOn(settled.Ahead)
 	orphans := w.leases.remove(group)
-	w.giveSlots(group)
+	w.answer(group, ahead)
+	w.due(group, settled)
 	w.client.Wake(append(settled.Woken, publishes(group))...)
 	if len(orphans) > 0 {
 		_ = w.retry(ctx, "commit", func(ctx context.Context) error { // else they run out by themselves
-			_, err := w.store.Commit(ctx, nil, orphans, w.client.publish)
+			_, err := w.store.Commit(ctx, nil, store.Group{Last: orphans})
 			return err
 		})
 	}
 }
 
-func (w *Worker) giveSlots(group []finished) {
+// answer tells each visit whether its instance goes on here, and gives back the slots of the others.
+func (w *Worker) answer(group []finished, ahead map[uuid.UUID]*visit) {
 	slots := map[*queue]int{}
 	for _, f := range group {
-		slots[f.queue]++
+		next := ahead[f.outcome.ID]
+		if next == nil || f.ahead == nil {
+			slots[f.queue]++
+		}
+		if f.ahead != nil {
+			f.ahead <- next
+		}
 	}
 	for q, n := range slots {
 		q.give(n)
@@ -152,11 +163,14 @@ func (w *Worker) tryCommit(ctx context.Context, group []finished, blames ...stor
 	rows := make([]store.Outcome, len(group))
 	for i, f := range group {
 		rows[i] = f.outcome
+		if w.life.working.Err() != nil {
+			rows[i].Ahead = nil // nobody waits for the answer any more
+		}
 	}
 	last := w.leases.last(group)
 	var blamed error
 	err = w.retry(ctx, "commit", func(ctx context.Context) error {
-		settled, err = w.store.Commit(ctx, rows, last, w.client.publish)
+		settled, err = w.store.Commit(ctx, rows, store.Group{Last: last, Publish: w.client.publish, Ahead: store.Lease{Token: uuid.New(), Worker: w.cfg.Name, Length: w.cfg.Lease}})
 		if err != nil && slices.Contains(blames, store.Blame(err)) {
 			blamed = err
 			return nil

@@ -27,7 +27,7 @@ func newLeases(length time.Duration) *leases {
 
 // add takes up picked instances, and returns the context in which to execute each. An instance is here twice when its lease ran
 // out and this worker picked it again, while the step of the first time still runs.
-func (l *leases) add(working context.Context, works []store.Work) []context.Context {
+func (l *leases) add(working context.Context, works []*store.Work) []context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.remaining) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/pointsman/pointsman/internal/store"
@@ -14,6 +15,8 @@ type queue struct {
 	name  string
 	slots int
 	poked chan struct{} // work may be waiting
+
+	backlog atomic.Bool // a lane that may have work waits for free slots
 
 	mu    sync.Mutex
 	busy  int
@@ -95,7 +98,7 @@ const (
 // pickLoop keeps the slots of a queue filled. It picks from every lane that may have work, in turn, and waits for a poke where none
 // has, at most PollInterval. Besides the queue's own lane there is one for each machine version, of what another worker picked that
 // does not know it.
-func (w *Worker) pickLoop(ctx, working context.Context, q *queue, running *sync.WaitGroup) {
+func (w *Worker) pickLoop(ctx context.Context, q *queue, running *sync.WaitGroup) {
 	poll := time.NewTicker(w.cfg.PollInterval)
 	defer poll.Stop()
 	always := make(chan struct{})
@@ -115,14 +118,16 @@ func (w *Worker) pickLoop(ctx, working context.Context, q *queue, running *sync.
 		case <-poll.C:
 			todo = addMissing(todo, all...)
 		case <-work:
+			q.backlog.Store(true)
 			if !q.room(ctx, flow) {
 				return
 			}
 			lane := todo[0]
 			todo = todo[1:]
-			if flow = w.pick(ctx, working, q, lane, running); flow {
+			if flow = w.pick(ctx, q, lane, running); flow {
 				todo = append(todo, lane)
 			}
+			q.backlog.Store(len(todo) > 0)
 		}
 	}
 }
@@ -137,13 +142,13 @@ func addMissing(todo []string, lanes ...string) []string {
 }
 
 // pick fills free slots from one lane, and reports whether there may be more.
-func (w *Worker) pick(ctx, working context.Context, q *queue, lane string, running *sync.WaitGroup) (more bool) {
+func (w *Worker) pick(ctx context.Context, q *queue, lane string, running *sync.WaitGroup) (more bool) {
 	n := store.PickSize(q.free())
 	var works []store.Work
 	begin := time.Now()
 	err := w.retry(ctx, "pick", func(context.Context) (err error) {
 		// Not with ctx: a pick that is cut off may have committed, and what it leased would lie there until the lease ran out.
-		call, cancel := context.WithTimeout(working, pickTimeout)
+		call, cancel := context.WithTimeout(w.life.working, pickTimeout)
 		defer cancel()
 		works, err = w.store.Pick(call, q.name, lane, w.cfg.Name, w.known, n, w.cfg.Lease)
 		return err
@@ -153,7 +158,7 @@ func (w *Worker) pick(ctx, working context.Context, q *queue, lane string, runni
 	}
 	w.metrics.pickSeconds.Observe(time.Since(begin).Seconds())
 	q.take(len(works))
-	contexts := w.leases.add(working, works)
+	contexts := w.leases.add(w.life.working, pointers(works))
 	for i := range works {
 		switch {
 		case works[i].InboxErr != nil:
@@ -162,8 +167,16 @@ func (w *Worker) pick(ctx, working context.Context, q *queue, lane string, runni
 		case ctx.Err() != nil:
 			w.outcomes <- finished{outcome: release(&works[i]), queue: q}
 		default:
-			running.Go(func() { w.runVisit(contexts[i], q, &works[i]) })
+			running.Go(func() { w.run(contexts[i], q, &works[i]) })
 		}
 	}
 	return len(works) == n
+}
+
+func pointers(works []store.Work) []*store.Work {
+	ps := make([]*store.Work, len(works))
+	for i := range works {
+		ps[i] = &works[i]
+	}
+	return ps
 }

@@ -17,10 +17,12 @@ const (
 const gaugeInterval = 5 * time.Second
 
 // reapLoop deals with what time has made due: deadlines, delayed starts and replays, expired leases, holds that nobody came for.
-// Every worker may do it. It sleeps until the next time that something is due, at most ReapInterval.
+// Every worker may do it. It sleeps until the next time that something is due, at most ReapInterval:
+// what other workers add meanwhile is not known here.
 func (w *Worker) reapLoop(ctx context.Context) {
 	var gauges time.Time
 	for ctx.Err() == nil {
+		w.reap.set(w.cfg.ReapInterval)
 		for _, sweep := range []func(context.Context) (more bool, err error){w.fireTimers, w.reapLeases, w.expireHeld} {
 			w.sweepAll(ctx, sweep)
 		}
@@ -28,15 +30,14 @@ func (w *Worker) reapLoop(ctx context.Context) {
 			gauges = time.Now()
 			w.measure(ctx)
 		}
-		wait := w.cfg.ReapInterval
-		_ = w.retry(ctx, "sweep", func(ctx context.Context) (err error) {
-			wait, err = w.store.NextDue(ctx, w.cfg.ReapInterval)
+		_ = w.retry(ctx, "sweep", func(ctx context.Context) error {
+			wait, err := w.store.NextDue(ctx, w.cfg.ReapInterval)
+			if err == nil {
+				w.reap.by(wait)
+			}
 			return err
 		})
-		select {
-		case <-ctx.Done():
-		case <-time.After(max(wait, 10*time.Millisecond)): // not at once: what is due may be locked by who deals with it
-		}
+		w.reap.sleep(ctx, 10*time.Millisecond) // not at once: what is due may be locked by who deals with it
 	}
 }
 

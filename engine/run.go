@@ -19,10 +19,17 @@ import (
 type finished struct {
 	outcome store.Outcome
 	queue   *queue
+	ahead   chan *visit // of one that wants to go on with the next step: answered once, nil for no
 }
 
-// runVisit executes one step and hands on what it came to.
-func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work) {
+// visit is a leased instance whose step is to be executed.
+type visit struct {
+	ctx  context.Context
+	work *store.Work
+}
+
+// runVisit executes one step and hands on what it came to. ahead is where the answer comes of an instance that may go on at once.
+func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work, mayGoOn bool) (ahead chan *visit) {
 	w.metrics.wakeToRun.Observe(max(0, time.Since(work.ReadyAt).Seconds()))
 	m := w.machines[work.Machine+"@"+strconv.Itoa(work.Version)]
 	if work.Step == "" {
@@ -33,14 +40,20 @@ func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work) {
 	var state json.RawMessage
 	label := ""
 	defer func() {
-		if label == "" { // runtime.Goexit, as of a test's FailNow: no error comes back from it
+		if label == "" { // runtime.Goexit, as of a test's FailNow: no error comes back from it, and nobody goes on
 			o, state = w.failed(ctx, m, work, v, errGoexit)
-			label = labelError
+			label, mayGoOn = labelError, false
 		}
 		w.metrics.steps.WithLabelValues(m.name, m.stepLabel(work.Step), label).Inc()
-		w.outcomes <- finished{outcome: w.settle(m, work, v, o, state), queue: q}
+		f := finished{outcome: w.settle(m, work, v, o, state), queue: q}
+		if mayGoOn && o.kind == store.OutcomeNext && work.CanGoOn() {
+			ahead = make(chan *visit, 1)
+			f.ahead, f.outcome.Ahead = ahead, work.GoOn(&f.outcome)
+		}
+		w.outcomes <- f
 	}()
 	o, state, label = w.execute(ctx, m, work, v)
+	return nil
 }
 
 // labelError is what the metrics call a step that failed.

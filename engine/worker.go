@@ -97,7 +97,12 @@ type Worker struct {
 	outcomes chan finished
 	leases   *leases
 	health   health
+	life     lifetime
+	reap     *alarm
 }
+
+// lifetime of the parts of a running worker: work in hand outlives picking.
+type lifetime struct{ picking, working context.Context }
 
 // NewWorker checks the configuration; it starts nothing.
 func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
@@ -105,7 +110,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
 	}
-	w := &Worker{client: c, store: c.store, cfg: cfg, log: cfg.Logger, metrics: c.metrics, machines: map[string]*Machine{}, leases: newLeases(cfg.Lease)}
+	w := &Worker{client: c, store: c.store, cfg: cfg, log: cfg.Logger, metrics: c.metrics, machines: map[string]*Machine{}, leases: newLeases(cfg.Lease), reap: newAlarm()}
 	if w.log == nil {
 		w.log = c.log
 	}
@@ -142,10 +147,11 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stopWorking(nil)
 	settling, stopSettling := context.WithCancel(after)
 	defer stopSettling()
+	w.life = lifetime{picking: ctx, working: working}
 
 	var picking, running, settlers sync.WaitGroup
 	for _, q := range w.queues {
-		picking.Go(func() { w.pickLoop(ctx, working, q, &running) })
+		picking.Go(func() { w.pickLoop(ctx, q, &running) })
 	}
 	picking.Go(func() { w.reapLoop(ctx) })
 	settlers.Go(func() { w.heartbeatLoop(settling) })

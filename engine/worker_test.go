@@ -328,3 +328,48 @@ func TestMetrics(t *testing.T) {
 	}
 	equal(t, "steps", fmt.Sprint(got), "map[machine=m outcome=done step=begin :1 machine=m outcome=error step= :3]")
 }
+
+// An instance for whose slot nobody waits goes on with its next step without being picked again; where another waits it goes behind it.
+func TestRunAhead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`create table pointsman.picks (instance_id uuid)`)
+	b.exec(`create function pointsman.note_pick() returns trigger language plpgsql as $$ begin insert into pointsman.picks values (new.instance_id); return null; end $$`)
+	b.exec(`create trigger note_pick after insert on pointsman.ready for each row execute function pointsman.note_pick()`)
+	const steps = 30
+	chain := must(engine.Define(engine.Definition[struct{ N int }]{Name: "chain", Version: 1, Start: "count", Steps: map[string]engine.Step[struct{ N int }]{
+		"count": func(_ context.Context, v *engine.Visit[struct{ N int }]) (engine.Outcome, error) {
+			if v.State.N++; v.State.N == steps {
+				return engine.Done(v.State.N), nil
+			}
+			return engine.Next("count"), nil
+		},
+	}}))(t)
+	b.serve(chain)
+	id := b.begin("chain", "").ID
+	in := b.ends(id, engine.StatusDone)
+	equal(t, "result", string(in.Result), "30")
+	equal(t, "transitions", b.count(`select count(*) from pointsman.history where instance_id = $1`, id), steps)
+	if picks := b.count(`select count(*) from pointsman.picks where instance_id = $1`, id); picks > steps-8 {
+		t.Errorf("%d picks for %d steps", picks, steps)
+	}
+}
+
+// With one slot and another that waits for it, the steps of both take turns.
+func TestNobodyRunsAheadOfWhoWaits(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, key := range []string{"a", "b"} {
+		b.start(engine.NewInstance{Machine: "m", CorrelationKey: key})
+	}
+	var d diary
+	b.work(engine.WorkerConfig{Queues: map[string]int{"default": 1}, Machines: []*engine.Machine{steps(t, map[string]step{
+		"begin": d.around(to(engine.Next("then"))), "then": d.around(to(engine.Next("last"))), "last": d.around(to(engine.Done(nil))),
+	})}})
+	eventually(t, "both are done", func() bool { return len(d.all()) == 6 })
+	var order []string
+	for _, v := range d.all() {
+		order = append(order, v.Instance.CorrelationKey+" "+v.Instance.Step)
+	}
+	equal(t, "order", fmt.Sprint(order), "[a begin b begin a then b then a last b last]")
+}

@@ -49,6 +49,7 @@ type Outcome struct {
 	Reason   string // of a stop; the error that a replay is for
 	Ran      string // the step, for the history; "": no history
 	Attempt  int    // of that execution
+	Ahead    *Work  // of a next: the instance as it is after it, for the worker to go on with; nil: it is picked again
 
 	Events  []Event
 	Publish []Publish
@@ -82,6 +83,8 @@ type outcomeArrays struct {
 	ran                                 []*string
 	attempts                            []int32
 	handedTo                            []int64
+	ahead                               []bool
+	goOn                                map[uuid.UUID]*Work
 	ended, parked, timed                []uuid.UUID
 	timedRevs                           []int32
 	evIDs, pubIDs                       []uuid.UUID
@@ -94,7 +97,7 @@ type outcomeArrays struct {
 }
 
 func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
-	a := &outcomeArrays{}
+	a := &outcomeArrays{goOn: map[uuid.UUID]*Work{}}
 	for i := range os {
 		o := &os[i]
 		a.tokens, a.ids, a.revs, a.kinds = append(a.tokens, o.Token), append(a.ids, o.ID), append(a.revs, o.Rev), append(a.kinds, o.Kind)
@@ -104,6 +107,9 @@ func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
 		a.awaitNs, a.handedTo = append(a.awaitNs, max(1, o.AwaitN)), append(a.handedTo, o.HandedTo)
 		a.delays, a.progress = append(a.delays, microseconds(o.Delay)), append(a.progress, o.Progress)
 		a.ran, a.attempts = append(a.ran, optional(o.Ran)), append(a.attempts, int32(o.Attempt))
+		if a.ahead = append(a.ahead, o.Ahead != nil); o.Ahead != nil {
+			a.goOn[o.ID] = o.Ahead
+		}
 		switch o.Kind {
 		case OutcomeDone, OutcomeStop:
 			a.ended = append(a.ended, o.ID)
@@ -188,35 +194,57 @@ func intArray(items []int64) string {
 	return string(append(b, '}'))
 }
 
+// Group says how outcomes are committed together.
+type Group struct {
+	Last    []uuid.UUID // leases of which nothing is left after it
+	Publish []string    // terminal statuses that are published
+	Ahead   Lease       // for those of the outcomes that have an Ahead
+}
+
+// Lease is one that a worker takes.
+type Lease struct {
+	Token  uuid.UUID
+	Worker string
+	Length time.Duration
+}
+
 // Settled says what a commit came to.
 type Settled struct {
 	Passed map[uuid.UUID]bool // the instances whose outcome counted
 	Woken  []string           // queues that have more to do for it
+	Ahead  []*Work            // leased again at once, with their inboxes
 }
 
 // Commit settles outcomes, of any of this worker's leases, as one transaction. An outcome whose lease is gone or whose rev has
-// moved changes nothing, and is not in Passed. last are the leases of which nothing is left after this; publish says which
-// terminal statuses are published.
+// moved changes nothing, and is not in Passed.
 //
 // Without effects on other instances, and moves into or out of the scope of a unique key, this is one round trip.
-func (s *Store) Commit(ctx context.Context, os []Outcome, last []uuid.UUID, publish []string) (*Settled, error) {
+func (s *Store) Commit(ctx context.Context, os []Outcome, g Group) (*Settled, error) {
 	a, err := newOutcomeArrays(os)
 	if err != nil {
 		return nil, err
 	}
 	settled := &Settled{Passed: make(map[uuid.UUID]bool, len(os))}
 	if slices.ContainsFunc(os, func(o Outcome) bool { return len(o.Signals)+len(o.Starts) > 0 || o.moves() }) {
-		return settled, s.commitEffects(ctx, os, a, last, publish, settled)
+		err = s.commitEffects(ctx, os, a, g, settled)
+	} else {
+		err = s.together(ctx, append([]statement{s.commit(a, nil, g, settled)}, s.settle(a, settled)...)...)
 	}
-	return settled, s.together(ctx, append([]statement{s.commit(a, nil, last, publish, settled)}, s.settle(a, settled)...)...)
+	if err != nil {
+		return settled, err
+	}
+	for _, w := range settled.Ahead {
+		s.trimInbox(ctx, w)
+	}
+	return settled, nil
 }
 
 // commit is the first statement of the transaction. targets are other instances that the effects may touch.
-func (s *Store) commit(a *outcomeArrays, targets, last []uuid.UUID, publish []string, settled *Settled) statement {
+func (s *Store) commit(a *outcomeArrays, targets []uuid.UUID, g Group, settled *Settled) statement {
 	sql := s.text.commit
 	args := []any{
 		a.tokens, a.ids, a.revs, a.kinds, a.steps, a.states, a.awaits, a.awaitNs, a.delays, a.progress, a.consumed, a.handed, a.handedTo,
-		a.results, a.reasons, a.ran, append(targets, a.ids...), last, publish, a.attempts,
+		a.results, a.reasons, a.ran, append(targets, a.ids...), g.Last, g.Publish, a.attempts, a.ahead, g.Ahead.Token, g.Ahead.Worker, g.Ahead.Length,
 	}
 	if len(a.evIDs)+len(a.pubIDs) > 0 {
 		sql = s.text.commitOutputs
@@ -225,9 +253,15 @@ func (s *Store) commit(a *outcomeArrays, targets, last []uuid.UUID, publish []st
 	return statement{"commit outcomes", sql, args, func(r pgx.Rows) error {
 		var id uuid.UUID
 		var queue *string
-		err := r.Scan(&id, &queue)
+		var ahead bool
+		err := r.Scan(&id, &queue, &ahead)
 		settled.Passed[id] = true
 		settled.wake(value(queue))
+		if ahead {
+			w := a.goOn[id]
+			w.Token = g.Ahead.Token
+			settled.Ahead = append(settled.Ahead, w)
+		}
 		return err
 	}}
 }
@@ -251,6 +285,9 @@ func (s *Store) settle(a *outcomeArrays, settled *Settled) (sts []statement) {
 	if len(a.timed) > 0 {
 		sts = append(sts, statement{"drop timers", s.text.dropTimers, []any{a.timed, a.timedRevs}, nil})
 	}
+	if len(a.goOn) > 0 {
+		sts = append(sts, s.inboxAhead(a.goOn))
+	}
 	return append(sts, s.release(a.held, settled.wake)...)
 }
 
@@ -260,7 +297,7 @@ func (s *Store) clearEnded(instances []uuid.UUID) statement {
 
 // commitText (arrays: $1 tokens, $2 ids, $3 revs, $4 kinds, $5 steps, $6 states, $7 awaits, $8 how many, $9 delays in
 // microseconds, $10 progress, $11 consumed, $12 handed, $13 handed to, $14 results, $15 reasons, $16 steps that ran; $17 all instances
-// to lock, $18 leases to drop, $19 statuses to publish; $20 attempts) locks the leases, then every instance it touches in one ascending order, then
+// to lock, $18 leases to drop, $19 statuses to publish; $20 attempts, $21 who goes on, $22 to $24 their lease: token, worker, length) locks the leases, then every instance it touches in one ascending order, then
 // updates its own where the rev still stands. Only errors and lost leases count towards max_attempts: not a replay that the step asked
 // for, and nothing from before an await. The counts make the locks come first; a join of arrays instead would be planned as
 // a nested loop.
@@ -269,8 +306,8 @@ with /* commit */ l as materialized (
   select token from pointsman.leases where token = any($1::uuid[] || $18::uuid[]) order by token for no key update
 ), o as materialized (
   select * from unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::smallint[], $9::bigint[], $10::boolean[], $11::text[],
-    $12::text[], $13::bigint[], $14::text[], $15::text[], $16::text[], $20::int[])
-    t(token, id, rev, kind, step, state, awaits, n, delay, progress, consumed, handed, handed_to, result, reason, ran, ran_attempt)
+    $12::text[], $13::bigint[], $14::text[], $15::text[], $16::text[], $20::int[], $21::boolean[])
+    t(token, id, rev, kind, step, state, awaits, n, delay, progress, consumed, handed, handed_to, result, reason, ran, ran_attempt, ahead)
 ), lk as materialized (
   select i.id from pointsman.instances i where i.id = any($17) and (select count(*) from l) > 0 order by i.id for no key update
 ), u as (
@@ -293,7 +330,7 @@ with /* commit */ l as materialized (
   from o where i.id = o.id and i.rev = o.rev and i.live and o.token in (select token from l) and (select count(*) from lk) > 0
   returning i.id, i.rev, i.queue, i.priority, i.due_at, i.project, i.machine, i.version, i.correlation_key, i.status, i.result, i.last_error,
     i.finished_at, i.reply_to, i.traceparent, o.kind, o.consumed::bigint[] as consumed, o.ran, o.ran_attempt,
-    o.kind in ('next', 'release') or (o.kind = 'replay' and o.delay is null) as runs
+    (o.kind in ('next', 'release') or (o.kind = 'replay' and o.delay is null)) and not (o.ahead and not i.paused) as runs, o.ahead and not i.paused as ahead
 ), sg as (
   delete from pointsman.signals where ctid = any(array(
     select y.ctid from (select id, unnest(consumed) as sid from u) x
@@ -308,8 +345,11 @@ with /* commit */ l as materialized (
 ), ob as (` + insertOutcomes + `
 ), dl as (
   delete from pointsman.leases where token = any($18)
+), al as (
+  insert into pointsman.leases (token, worker, expires_at, ids, revs)
+  select $22::uuid, $23::text, now() + $24::interval, array_agg(id), array_agg(rev) from u where ahead having count(*) > 0
 ){outputs}
-select id, case when runs then queue end from u`
+select id, case when runs then queue end, ahead from u`
 
 // insertOutcomes publishes the ends in u, to the outcome subject and to whom the start named.
 const insertOutcomes = `
@@ -324,17 +364,17 @@ const insertOutcomes = `
     union all select 'reply', u.reply_to where u.reply_to is not null) t(kind, subject)
   where u.status is not null`
 
-// commitOutputs ($21 to $24 events: instances, revs, keys, values; $25 to $30 publications: instances, projects, message ids, subjects,
+// commitOutputs ($25 to $28 events: instances, revs, keys, values; $29 to $34 publications: instances, projects, message ids, subjects,
 // headers, bodies).
 const commitOutputs = `, ev as (
   insert into pointsman.events (instance_id, key, rev, value)
-  select e.id, e.key, e.rev, e.value::jsonb from unnest($21::uuid[], $22::int[], $23::text[], $24::text[]) e(id, rev, key, value)
+  select e.id, e.key, e.rev, e.value::jsonb from unnest($25::uuid[], $26::int[], $27::text[], $28::text[]) e(id, rev, key, value)
   where (e.id in (select id from u)) is true
   on conflict (instance_id, key) do update set value = excluded.value, rev = excluded.rev, updated_at = now()
 ), pb as (
   insert into pointsman.outbox (shard, kind, instance_id, project, subject, msg_id, headers, body)
   select get_byte(uuid_send(p.id), 15) & 15, 'publish', p.id, p.project, p.subject, p.msg_id, p.headers, p.body
-  from unnest($25::uuid[], $26::text[], $27::text[], $28::text[], $29::text[], $30::bytea[]) with ordinality p(id, project, msg_id, subject, headers, body, ord)
+  from unnest($29::uuid[], $30::text[], $31::text[], $32::text[], $33::text[], $34::bytea[]) with ordinality p(id, project, msg_id, subject, headers, body, ord)
   where (p.id in (select id from u)) is true order by p.ord
 )`
 

@@ -159,7 +159,7 @@ func TestCommitFence(t *testing.T) {
 	stale.Rev--
 	foreign.Token = uuid.New()
 	late(foreign)
-	settled := must(f.Commit(t.Context(), []Outcome{stale, outcome(works[1], OutcomeNext), outcome(third, OutcomeNext)}, []uuid.UUID{third.Token}, publish))(t)
+	settled := must(f.Commit(t.Context(), []Outcome{stale, outcome(works[1], OutcomeNext), outcome(third, OutcomeNext)}, Group{Last: []uuid.UUID{third.Token}, Publish: publish}))(t)
 	if len(settled.Passed) != 2 || settled.Passed[works[0].ID] {
 		t.Errorf("passed: %v", settled.Passed)
 	}
@@ -235,7 +235,7 @@ func TestCommitPublishesEnds(t *testing.T) {
 
 	f.started("quiet")
 	w := f.picked()
-	must(f.Commit(t.Context(), []Outcome{outcome(w, OutcomeDone)}, nil, []string{"failed"}))(t)
+	must(f.Commit(t.Context(), []Outcome{outcome(w, OutcomeDone)}, Group{Publish: []string{"failed"}}))(t)
 	f.want("0", `select count(*) from pointsman.outbox where instance_id = $1`, w.ID)
 }
 

@@ -41,7 +41,7 @@ func (o *Outcome) scopes() (scopes []uuid.UUID) {
 // commitEffects is Commit for outcomes that touch other instances, or that move in or out of the scope of their unique key. The locks of
 // the keys that effects name come first, then one statement locks own and other instances in one ascending order; whom the effects find
 // missing stays missing until the end. Unique keys come last, those of the starts with those of the instances that have moved.
-func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArrays, last []uuid.UUID, publish []string, settled *Settled) error {
+func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArrays, g Group, settled *Settled) error {
 	var scopes []uuid.UUID
 	for i := range os {
 		scopes = append(scopes, os[i].scopes()...)
@@ -56,7 +56,7 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 		if err != nil {
 			return err
 		}
-		if err := tx.run(ctx, tx.commit(a, targets, last, publish, settled)); err != nil {
+		if err := tx.run(ctx, tx.commit(a, targets, g, settled)); err != nil {
 			return err
 		}
 		all := collect(os, settled.Passed)

@@ -169,7 +169,7 @@ func committing(os ...Outcome) op {
 // committingPart leaves the lease to the other outcomes of its batch.
 func committingPart(os ...Outcome) op {
 	return func(ctx context.Context, s *Store) error {
-		_, err := s.Commit(ctx, os, nil, publish)
+		_, err := s.Commit(ctx, os, Group{Publish: publish})
 		return err
 	}
 }
@@ -233,7 +233,7 @@ func expiringHeld(ctx context.Context, s *Store) error {
 // dropping settles outcomes of other leases and drops this one, as a worker does whose last step of it was canceled.
 func dropping(token int, os ...Outcome) op {
 	return func(ctx context.Context, s *Store) error {
-		_, err := s.Commit(ctx, os, []uuid.UUID{u(token), os[0].Token}, publish)
+		_, err := s.Commit(ctx, os, Group{Last: []uuid.UUID{u(token), os[0].Token}, Publish: publish})
 		return err
 	}
 }

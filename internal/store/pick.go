@@ -79,9 +79,7 @@ func (s *Store) Pick(ctx context.Context, queue, lane, worker string, known []st
 		size = PickSize(PickSize(n) - len(out))
 	}
 	for i := range out {
-		if len(out[i].Inbox) > MaxInbox {
-			out[i].InboxErr = s.loadLongInbox(ctx, &out[i])
-		}
+		s.trimInbox(ctx, &out[i])
 	}
 	return out, nil
 }
@@ -169,11 +167,14 @@ func scanWork(r pgx.Rows, out *[]Work) (t turn, err error) {
 		*out = append(*out, w)
 	}
 	if sig.id != nil {
-		w := &(*out)[len(*out)-1]
-		w.Inbox = append(w.Inbox, InboxSignal{*sig.id, *sig.kind, *sig.name, sig.payload, value(sig.dedup), value(sig.trace), *sig.at})
-		w.SeenTo = *sig.id
+		(*out)[len(*out)-1].shown(InboxSignal{*sig.id, *sig.kind, *sig.name, sig.payload, value(sig.dedup), value(sig.trace), *sig.at})
 	}
 	return t, nil
+}
+
+// shown adds the next signal of the inbox.
+func (w *Work) shown(g InboxSignal) {
+	w.Inbox, w.SeenTo = append(w.Inbox, g), g.ID
 }
 
 func value(s *string) string {
@@ -181,6 +182,13 @@ func value(s *string) string {
 		return ""
 	}
 	return *s
+}
+
+// trimInbox loads what a step is shown of an inbox that is longer.
+func (s *Store) trimInbox(ctx context.Context, w *Work) {
+	if len(w.Inbox) > MaxInbox {
+		w.InboxErr = s.loadLongInbox(ctx, w)
+	}
 }
 
 // loadLongInbox gives a step whose inbox is longer than it is shown the oldest signals that it awaited before the oldest others.

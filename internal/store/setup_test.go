@@ -248,7 +248,7 @@ func (s *Store) tryCommit(ctx context.Context, os ...Outcome) (*Settled, error) 
 			last = append(last, o.Token)
 		}
 	}
-	return s.Commit(ctx, os, last, publish)
+	return s.Commit(ctx, os, Group{Last: last, Publish: publish})
 }
 
 // parked starts an instance and has it await the tags.

@@ -50,7 +50,7 @@ func TestSweepLeases(t *testing.T) {
 	must(f.Cancel(t.Context(), ids[2:3], "", nil))(t)
 	for _, w := range works {
 		if w.CorrelationKey == "committed" {
-			must(f.Commit(t.Context(), []Outcome{await(w, "signal/x")}, nil, nil))(t)
+			must(f.Commit(t.Context(), []Outcome{await(w, "signal/x")}, Group{}))(t)
 		}
 	}
 	equal(t, "before its end", len(must(f.SweepLeases(t.Context(), 8))(t)), 0)

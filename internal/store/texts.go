@@ -7,7 +7,7 @@ import "strings"
 type texts struct {
 	deliverKey, deliverKeySlow, deliverID, deliverIDSlow, lockScopes, lockKeyTargets, lockIDTargets, recheck string
 	start, nobodyKey, nobodyID, hold                                                                         string
-	pick, pickKeyed, longInbox, extend                                                                       string
+	pick, pickKeyed, longInbox, inboxAhead, extend                                                           string
 	commit, commitOutputs, clearEnded, dropTimers, resolve, deadLetters                                      string
 	release, promote, guard, giveBack                                                                        string
 	sweepTimers, anyExpired, sweepLeases, expireHeld, nextDue                                                string
@@ -28,7 +28,7 @@ func newTexts(q func(string) string) texts {
 		lockScopes: q(lockScopesText), lockKeyTargets: q(targetKey.Replace(lockTargetsText)), lockIDTargets: q(targetID.Replace(lockTargetsText)),
 		recheck: q(recheckText),
 		start:   q(startText), nobodyKey: q(nobodyKey.Replace(nobodyText)), nobodyID: q(nobodyID.Replace(nobodyText)), hold: q(holdText),
-		pick: q(pickPlain.Replace(pickText)), pickKeyed: q(pickKeyed.Replace(pickText)), longInbox: q(longInboxText), extend: q(extendText),
+		pick: q(pickPlain.Replace(pickText)), pickKeyed: q(pickKeyed.Replace(pickText)), longInbox: q(longInboxText), inboxAhead: q(inboxAheadText), extend: q(extendText),
 		commit: q(strings.Replace(commitText, "{outputs}", "", 1)), commitOutputs: q(strings.Replace(commitText, "{outputs}", commitOutputs, 1)),
 		clearEnded: q(clearEndedText), dropTimers: q(dropTimersText), resolve: q(resolveText), deadLetters: q(deadLettersText),
 		release: q(releaseText), promote: q(promoteText), guard: q(guardText), giveBack: q(giveBackText),

@@ -1,0 +1,53 @@
+package store
+
+import (
+	"slices"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// CanGoOn reports whether a worker may go on with the next step of w at once. Whoever has a partition key goes back to the others that
+// wait for it, and whose unique key tells runnable from executing is seen to be runnable in between.
+func (w *Work) CanGoOn() bool {
+	in := w.UniqueScope & (ScopeRunnable | ScopeExecuting)
+	return w.PartitionKey == "" && (in == 0 || in == ScopeRunnable|ScopeExecuting)
+}
+
+// GoOn is the instance of w as it is once the outcome, a next, is committed.
+func (w *Work) GoOn(o *Outcome) *Work {
+	n := *w
+	n.Rev, n.Visit, n.Attempt, n.Uncounted = w.Rev+1, w.Visit+1, 0, 0
+	n.TimedOut, n.WaitCanceled, n.Timed, n.Awaits, n.LastError = false, false, false, nil, ""
+	n.Inbox, n.InboxErr, n.More, n.SeenTo = nil, nil, false, 0
+	n.Step = o.Step
+	if o.State != nil {
+		n.State = o.State
+	}
+	return &n
+}
+
+// inboxAhead reads the inboxes of those that go on, after the locks: what is delivered later finds them executing.
+func (s *Store) inboxAhead(goOn map[uuid.UUID]*Work) statement {
+	ids := make([]uuid.UUID, 0, len(goOn))
+	for id := range goOn {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+	return statement{"inbox ahead", s.text.inboxAhead, []any{ids}, func(r pgx.Rows) error {
+		var id uuid.UUID
+		var g InboxSignal
+		var dedup, trace *string
+		if err := r.Scan(&id, &g.ID, &g.Kind, &g.Name, &g.Payload, &dedup, &trace, &g.InsertedAt); err != nil {
+			return err
+		}
+		g.DedupKey, g.Traceparent = value(dedup), value(trace)
+		goOn[id].shown(g)
+		return nil
+	}}
+}
+
+// inboxAheadText ($1 ids) is the inbox as a pick reads it.
+const inboxAheadText = `
+select /* inbox ahead */ t.id, s.id, s.kind, s.name, s.payload, s.dedup_key, s.traceparent, s.inserted_at from unnest($1::uuid[]) t(id)
+cross join lateral (select * from pointsman.signals s where s.instance_id = t.id order by s.id limit 1001) s`
