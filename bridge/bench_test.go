@@ -46,7 +46,7 @@ func benchmarkBridge(b *testing.B) (*nats.Conn, jetstream.JetStream, chan int) {
 	r := ordersRoute()
 	r.When = "payload.amount > 0"
 	br, err := New(Config{
-		Conn: server.Conn(b), JetStream: js, Subjects: space, Inbox: instant{seen}, Routes: []Route{r}, NoSignalsRoute: true,
+		Conn: server.Conn(b), JetStream: js, Subjects: space, Inbox: instant{seen}, Journal: newMemJournal(), Routes: []Route{r}, NoSignalsRoute: true,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -101,7 +101,7 @@ func BenchmarkRelay(b *testing.B) {
 	outbox := &endless{left: b.N, done: make(chan struct{})}
 	js := server.JetStream(b)
 	br, err := New(Config{
-		Conn: js.Conn(), JetStream: js, Subjects: space, Inbox: instant{}, Outbox: outbox, NoSignalsRoute: true,
+		Conn: js.Conn(), JetStream: js, Subjects: space, Inbox: instant{}, Journal: newMemJournal(), Outbox: outbox, NoSignalsRoute: true,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

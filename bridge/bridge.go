@@ -24,12 +24,13 @@ type Inbox interface {
 	Accept(ctx context.Context, batch []engine.Intake) ([]engine.Receipt, error)
 }
 
-// Config of a [Bridge]. Conn, JetStream, Subjects and Inbox are required.
+// Config of a [Bridge]. Conn, JetStream, Subjects, Inbox and Journal are required.
 type Config struct {
 	Conn      *nats.Conn
 	JetStream jetstream.JetStream // of Conn
 	Subjects  subjects.Space
 	Inbox     Inbox
+	Journal   Journal
 	Outbox    engine.Outbox // nil: no relay
 
 	Routes         []Route
@@ -42,6 +43,8 @@ type Config struct {
 	ShutdownTimeout time.Duration // for what is in hand when Run is cancelled; zero: 30s
 	Logger          *slog.Logger  // zero: slog.Default
 	Metrics         prometheus.Registerer
+
+	pace pace // zero: defaultPace
 }
 
 // Bridge runs routes and a relay. Make it with [New].
@@ -54,8 +57,8 @@ type Bridge struct {
 
 // New checks the configuration, the expressions of every route included, and talks to nobody.
 func New(cfg Config) (*Bridge, error) {
-	if cfg.Conn == nil || cfg.JetStream == nil || cfg.Inbox == nil || cfg.Subjects == (subjects.Space{}) {
-		return nil, errors.New("bridge: Conn, JetStream, Subjects and Inbox are required")
+	if cfg.Conn == nil || cfg.JetStream == nil || cfg.Inbox == nil || cfg.Journal == nil || cfg.Subjects == (subjects.Space{}) {
+		return nil, errors.New("bridge: Conn, JetStream, Subjects, Inbox and Journal are required")
 	}
 	if cfg.ShutdownTimeout < 0 || cfg.Replicas < 0 {
 		return nil, errors.New("bridge: ShutdownTimeout and Replicas must not be negative")
@@ -63,6 +66,7 @@ func New(cfg Config) (*Bridge, error) {
 	if cfg.ShutdownTimeout == 0 {
 		cfg.ShutdownTimeout = 30 * time.Second
 	}
+	setDefault(&cfg.pace, defaultPace)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -85,7 +89,7 @@ func New(cfg Config) (*Bridge, error) {
 		b.health.expect(partRoute(rt.Name))
 		b.routes = append(b.routes, &consumer{
 			route: rt, conn: cfg.Conn, js: cfg.JetStream, inbox: cfg.Inbox, origins: origins, letters: letters,
-			failures: failures{}, health: b.health, metrics: m.route(rt.Name), log: cfg.Logger.With("route", rt.Name),
+			journal: cfg.Journal, pace: cfg.pace, health: b.health, metrics: m.route(rt.Name), log: cfg.Logger.With("route", rt.Name),
 		})
 	}
 	if cfg.Outbox != nil {

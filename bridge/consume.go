@@ -24,11 +24,14 @@ type consumer struct {
 	origins *origins
 	letters *deadLetters
 
-	failures failures
-	health   *health
-	metrics  *routeMetrics
-	log      *slog.Logger
+	journal Journal
+	pace    pace
+	health  *health
+	metrics *routeMetrics
+	log     *slog.Logger
 
+	stalls  int          // sessions that stalled since the last message; the goroutine of run owns it
+	heard   atomic.Bool  // a message in this session
 	waiting atomic.Int64 // since when the route waits for a message, in unix nanoseconds; 0: it does not
 	gaveUp  bool         // a batch could not be taken in before the end; the goroutine that takes owns it
 }
@@ -49,6 +52,12 @@ func (c *consumer) run(ctx, work context.Context) {
 		err = c.session(ctx, work, b, short > 0)
 		if ctx.Err() != nil {
 			return
+		}
+		switch {
+		case errors.Is(err, errStalled):
+			c.stalls++
+		case c.heard.Load():
+			c.stalls = 0
 		}
 		if short++; time.Since(began) > provenAfter {
 			short = 0

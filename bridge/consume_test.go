@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/subjects"
 )
 
@@ -324,7 +325,7 @@ func TestConsumerIsUpdatedInPlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		c, err := ensureConsumer(t.Context(), stream, rt.consumerConfig())
+		c, err := (&consumer{route: rt}).ensureConsumer(t.Context(), stream, engine.Checkpoint{}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -404,7 +405,7 @@ func TestStalled(t *testing.T) {
 		{info(1, 10, false), time.Minute, false}, // waits for acks
 		{info(1, 0, true), time.Minute, false},
 	} {
-		if got := stalled(c.info, c.waited); got != c.want {
+		if got := stalled(c.info, c.waited, 30*time.Second); got != c.want {
 			t.Errorf("%+v after %s: %v", c.info, c.waited, got)
 		}
 	}

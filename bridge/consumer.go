@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pointsman/pointsman/engine"
 )
 
 // binding is a route's consumer as a session found or made it; zero for one that others made, of which nothing is asked.
@@ -15,10 +17,11 @@ type binding struct {
 	consumer jetstream.Consumer
 	created  time.Time // of the stream: its incarnation
 	mirrors  string    // the stream that this one is a mirror of
-	since    time.Time // when the consumer was created: what the stream had before may have been read by another before it
+	since    time.Time // what the stream had before may have been read by another consumer of the route; zero: there was none
 }
 
-// bind finds the route's stream and consumer, and makes or updates the consumer.
+// bind finds the route's stream and consumer, and makes or updates the consumer. A new one begins where the route had come to in this
+// incarnation of the stream, and what that was is written down before anything is read.
 func (c *consumer) bind(ctx context.Context) (binding, error) {
 	if c.route.Existing != "" {
 		return binding{}, nil
@@ -27,23 +30,38 @@ func (c *consumer) bind(ctx context.Context) (binding, error) {
 	if err != nil {
 		return binding{}, fmt.Errorf("stream %s: %w", c.route.Stream, err)
 	}
-	cons, err := ensureConsumer(ctx, stream, c.route.consumerConfig())
-	if err != nil {
-		return binding{}, fmt.Errorf("consumer %s of stream %s: %w", c.route.durable, c.route.Stream, err)
-	}
-	b := binding{consumer: cons, created: stream.CachedInfo().Created, since: cons.CachedInfo().Created}
+	b := binding{created: stream.CachedInfo().Created}
 	if m := stream.CachedInfo().Config.Mirror; m != nil && m.External == nil {
 		b.mirrors = m.Name
+	}
+	cp, known, err := c.journal.Checkpoint(ctx, c.incarnation(b))
+	if err != nil {
+		return binding{}, fmt.Errorf("checkpoint: %w", err)
+	}
+	if b.consumer, err = c.ensureConsumer(ctx, stream, cp, known); err != nil {
+		return binding{}, fmt.Errorf("consumer %s of stream %s: %w", c.route.durable, c.route.Stream, err)
+	}
+	made := b.consumer.CachedInfo().Created
+	if !known {
+		cp.First = made
+	}
+	if !sameTime(made, cp.First) {
+		b.since = made
+	}
+	cp.Consumer = made
+	if err := c.journal.SaveCheckpoint(ctx, c.incarnation(b), cp); err != nil {
+		return binding{}, fmt.Errorf("checkpoint: %w", err)
 	}
 	return b, nil
 }
 
 // ensureConsumer returns the durable consumer, made if absent, updated if it differs in what may be changed in place. Where it began
 // to read is left as it is: it may have been rewound.
-func ensureConsumer(ctx context.Context, stream jetstream.Stream, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+func (c *consumer) ensureConsumer(ctx context.Context, stream jetstream.Stream, cp engine.Checkpoint, known bool) (jetstream.Consumer, error) {
+	want := c.route.consumerConfig()
 	cons, err := stream.Consumer(ctx, want.Durable)
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return stream.CreateConsumer(ctx, want)
+		return stream.CreateConsumer(ctx, beginAfter(want, stream, cp.Seq))
 	}
 	if err != nil {
 		return nil, err
@@ -51,6 +69,11 @@ func ensureConsumer(ctx context.Context, stream jetstream.Stream, want jetstream
 	have := cons.CachedInfo().Config
 	if err := checkConsumer(have); err != nil {
 		return nil, err
+	}
+	if why := c.doubt(cons.CachedInfo(), cp, known); why != "" {
+		if rebuilt, err := c.rebuild(ctx, stream, cons, cp, why); rebuilt != nil || err != nil {
+			return rebuilt, err
+		}
 	}
 	next := have
 	next.Description, next.AckWait, next.BackOff = want.Description, want.AckWait, nil

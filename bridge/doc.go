@@ -1,9 +1,9 @@
 // Package bridge carries messages across the border between NATS JetStream and the engine: JetStream in through routes, the
-// engine's outbox out through a relay. It knows no SQL; what it needs of the engine are [Inbox] and [engine.Outbox].
+// engine's outbox out through a relay. It knows no SQL; what it needs of the engine are [Inbox], [Journal] and [engine.Outbox].
 //
 //	b, err := bridge.New(bridge.Config{
 //		Conn: conn, JetStream: js, Subjects: space,
-//		Inbox: client, Outbox: client,
+//		Inbox: client, Journal: client, Outbox: client,
 //		Routes: []bridge.Route{{
 //			Name: "payments", Stream: "PAYMENTS", Subjects: []string{"payments.*.confirmed"},
 //			Signal: "payment_confirmed", CorrelationKeys: []string{"order-{{subject[1]}}"},

@@ -35,8 +35,6 @@ type message struct {
 	origin engine.Origin
 }
 
-func (m *message) place() place { return place{created: m.created.UnixNano(), sequence: m.sequence} }
-
 // mapping is what a route makes of a message: intakes, or nothing because when: is false, or the reason why it can never be taken in.
 // It is exactly one of these.
 type mapping struct {

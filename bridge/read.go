@@ -38,6 +38,7 @@ type reader struct {
 
 func newReader(ctx context.Context, c *consumer, b binding) *reader {
 	c.waiting.Store(time.Now().UnixNano())
+	c.heard.Store(false)
 	return &reader{
 		consumer: c, binding: b, ctx: ctx, reconnects: c.conn.Stats().Reconnects,
 		out: make(chan delivery), gone: make(chan struct{}), failed: make(chan error, 1),
@@ -55,6 +56,7 @@ func (r *reader) fail(err error) {
 // read a message and pass it on. While nobody takes it the subscription stands still, and nothing more is pulled.
 func (r *reader) read(a acker, m *message, consumerSequence uint64) {
 	r.waiting.Store(0)
+	r.heard.Store(true)
 	defer func() { r.waiting.Store(time.Now().UnixNano()) }()
 	if r.broken {
 		return // not acked, so it comes again in the next session

@@ -25,13 +25,18 @@ func (d decision) deadLetter() bool { return d.fate == fateDeadLettered || d.fat
 
 // settle acks what is committed, sends back what failed, and has the dead letters stored before they are acked.
 func (c *consumer) settle(ctx context.Context, batch []delivery, receipts []engine.Receipt) {
+	decisions := make([]decision, len(batch))
+	for i, d := range batch {
+		n := len(d.intakes)
+		decisions[i] = decideAll(d, receipts[:n])
+		receipts = receipts[n:]
+	}
+	c.giveUp(ctx, batch, decisions)
 	var letters []deadLetter
 	var dead []delivery
 	var deadFates []fate
-	for _, d := range batch {
-		n := len(d.intakes)
-		decision := c.decide(d, receipts[:n])
-		receipts = receipts[n:]
+	for i, d := range batch {
+		decision := decisions[i]
 		switch {
 		case decision.deadLetter():
 			letters = append(letters, deadLetter{route: c.route.Name, message: d.message, reason: decision.reason})
@@ -57,9 +62,36 @@ func (c *consumer) settle(ctx context.Context, batch []delivery, receipts []engi
 	c.health.report(partDeadLetters(c.route.Name), trouble)
 }
 
-// decide what becomes of a message from what became of its intakes: several, when its correlation key is a list. The worst counts; a
+// giveUp counts the failures of messages of their own, which outages are not, and makes dead letters of those that have had enough. What
+// cannot be counted comes again.
+func (c *consumer) giveUp(ctx context.Context, batch []delivery, decisions []decision) {
+	failed := map[time.Time][]int{} // of one incarnation, but where that is not to be had
+	for i, d := range decisions {
+		if d.fate == fateRetried {
+			failed[batch[i].created] = append(failed[batch[i].created], i)
+		}
+	}
+	for created, at := range failed {
+		fs := make([]engine.Failure, len(at))
+		for k, i := range at {
+			fs[k] = engine.Failure{Seq: batch[i].sequence, Reason: decisions[i].reason}
+		}
+		counts, err := c.journal.CountFailures(ctx, engine.Incarnation{Route: c.route.Name, Stream: batch[at[0]].stream, Created: created}, fs)
+		if err != nil {
+			c.log.Debug("count failures", "error", err)
+			continue
+		}
+		for k, i := range at {
+			if counts[k] >= c.route.MaxDeliver {
+				decisions[i] = decision{fate: fateDeadLettered, reason: fmt.Sprintf("failed %d times, lastly: %s", counts[k], decisions[i].reason)}
+			}
+		}
+	}
+}
+
+// decideAll says what becomes of a message from what became of its intakes: several, when its correlation key is a list. The worst counts; a
 // message of which one part failed comes again as a whole, and its other parts are duplicates then.
-func (c *consumer) decide(d delivery, receipts []engine.Receipt) decision {
+func decideAll(d delivery, receipts []engine.Receipt) decision {
 	if d.filtered {
 		return decision{fate: fateFiltered}
 	}
@@ -70,11 +102,6 @@ func (c *consumer) decide(d delivery, receipts []engine.Receipt) decision {
 	for _, r := range receipts[1:] {
 		if next := decide(r); severity(next.fate) > severity(worst.fate) {
 			worst = next
-		}
-	}
-	if worst.fate == fateRetried {
-		if n := c.failures.add(d.place()); n >= c.route.MaxDeliver {
-			return decision{fate: fateDeadLettered, reason: fmt.Sprintf("failed %d times, lastly: %s", n, worst.reason)}
 		}
 	}
 	return worst
@@ -130,7 +157,6 @@ func (c *consumer) ack(d delivery, f fate) {
 	if err := d.Ack(); err != nil {
 		c.log.Debug("ack", "sequence", d.sequence, "error", err)
 	}
-	c.failures.forget(d.place())
 	c.metrics.count(f, d.stored)
 }
 

@@ -165,33 +165,13 @@ func TestDecideOfSeveral(t *testing.T) {
 		{[]engine.Result{engine.NoTarget, engine.Failed, engine.Conflict}, fateRetried},
 		{[]engine.Result{engine.Started, engine.Held}, fateStarted},
 	} {
-		con := &consumer{route: &route{Route: Route{MaxDeliver: 10}}, failures: failures{}}
 		var receipts []engine.Receipt
 		for _, r := range c.results {
 			receipts = append(receipts, engine.Receipt{Result: r})
 		}
-		if got := con.decide(delivery{message: &message{}}, receipts); got.fate != c.want {
+		if got := decideAll(delivery{message: &message{}}, receipts); got.fate != c.want {
 			t.Errorf("%v: %s, want %s", c.results, got.fate, c.want)
 		}
-	}
-}
-
-func TestFailuresAreBounded(t *testing.T) {
-	t.Parallel()
-	f := failures{}
-	for seq := range uint64(maxFailures + 10) {
-		f.add(place{sequence: seq})
-	}
-	if len(f) != maxFailures {
-		t.Errorf("%d are remembered", len(f))
-	}
-	last := place{sequence: maxFailures + 9}
-	if n := f.add(last); n != 2 {
-		t.Errorf("counted %d, want 2", n)
-	}
-	f.forget(last)
-	if n := f.add(last); n != 1 {
-		t.Errorf("counted %d, want 1", n)
 	}
 }
 

@@ -28,21 +28,22 @@ const patience = 20 * time.Second
 // bundle is a server, an inbox, and what a test wants to know of a bridge between them.
 type bundle struct {
 	*testing.T
-	server *natstest.Server
-	conn   *nats.Conn
-	js     jetstream.JetStream
-	space  subjects.Space
-	inbox  *memInbox
-	outbox *memOutbox
-	reg    *prometheus.Registry
-	log    *logBuffer
-	bridge *Bridge
+	server  *natstest.Server
+	conn    *nats.Conn
+	js      jetstream.JetStream
+	space   subjects.Space
+	inbox   *memInbox
+	outbox  *memOutbox
+	journal *memJournal
+	reg     *prometheus.Registry
+	log     *logBuffer
+	bridge  *Bridge
 }
 
 func setup(t *testing.T, keys ...string) *bundle {
 	t.Helper()
 	t.Parallel()
-	b := &bundle{T: t, server: natstest.Start(t), inbox: newMemInbox(keys...), outbox: newMemOutbox(), log: &logBuffer{}}
+	b := &bundle{T: t, server: natstest.Start(t), inbox: newMemInbox(keys...), outbox: newMemOutbox(), journal: newMemJournal(), log: &logBuffer{}}
 	b.conn = b.server.Conn(t)
 	var err error
 	if b.js, err = jetstream.New(b.conn); err != nil {
@@ -80,7 +81,7 @@ func (b *bundle) stream(name string, filters ...string) jetstream.Stream {
 func (b *bundle) config(routes ...Route) Config {
 	b.reg = prometheus.NewRegistry()
 	return Config{
-		Conn: b.conn, JetStream: b.js, Subjects: b.space, Inbox: b.inbox, Routes: routes, NoSignalsRoute: true,
+		Conn: b.conn, JetStream: b.js, Subjects: b.space, Inbox: b.inbox, Journal: b.journal, Routes: routes, NoSignalsRoute: true,
 		ManageStreams: true, ShutdownTimeout: 5 * time.Second, Metrics: b.reg,
 		Logger: slog.New(slog.NewTextHandler(b.log, nil)),
 	}

@@ -9,17 +9,23 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-const (
-	watchEvery = 5 * time.Second
-	// stallAfter is how long messages may wait for a consumer that waits for messages. Servers had faults that leave a consumer so;
-	// asking anew over a new subscription cures it.
-	stallAfter = 30 * time.Second
-)
+// pace of a watch.
+type pace struct {
+	every time.Duration
+	// stall is how long messages may wait for a consumer that waits for messages. Servers had faults that leave a consumer so; asking
+	// anew over a new subscription cures most.
+	stall time.Duration
+}
 
-// watch measures the route's lag, and ends the session of a consumer that is gone or stands still.
+var defaultPace = pace{every: 5 * time.Second, stall: 30 * time.Second}
+
+var errStalled = errors.New("stalled: none is delivered")
+
+// watch measures the route's lag, writes down how far it has come, and ends the session of a consumer that is gone or stands still.
 func (c *consumer) watch(ctx context.Context, b binding) error {
-	tick := time.NewTicker(watchEvery)
+	tick := time.NewTicker(c.pace.every)
 	defer tick.Stop()
+	var saved uint64
 	for {
 		select {
 		case <-ctx.Done():
@@ -35,14 +41,15 @@ func (c *consumer) watch(ctx context.Context, b binding) error {
 		}
 		c.metrics.pending.Set(float64(info.NumPending))
 		c.metrics.ackPending.Set(float64(info.NumAckPending))
-		if since := c.waiting.Load(); since != 0 && stalled(info, time.Since(time.Unix(0, since))) {
-			return fmt.Errorf("stalled: %d messages wait and none is delivered", info.NumPending)
+		saved = c.checkpoint(ctx, b, info, saved)
+		if since := c.waiting.Load(); since != 0 && stalled(info, time.Since(time.Unix(0, since)), c.pace.stall) {
+			return fmt.Errorf("%w: %d messages wait", errStalled, info.NumPending)
 		}
 	}
 }
 
 // stalled says whether a consumer keeps messages from a bridge that has waited for one so long.
-func stalled(info *jetstream.ConsumerInfo, waited time.Duration) bool {
+func stalled(info *jetstream.ConsumerInfo, waited, limit time.Duration) bool {
 	full := info.Config.MaxAckPending > 0 && info.NumAckPending >= info.Config.MaxAckPending
-	return waited > stallAfter && info.NumPending > 0 && !full && !info.Paused
+	return waited > limit && info.NumPending > 0 && !full && !info.Paused
 }

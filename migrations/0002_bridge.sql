@@ -16,6 +16,8 @@ create table pointsman.checkpoints (
   stream     text        collate "C" not null,
   created    timestamptz not null,
   seq        bigint      not null,
+  consumer   timestamptz not null,              -- when the consumer was created that got so far
+  first      timestamptz not null,              -- when the route's first one was: what came before that nobody has read
   updated_at timestamptz not null default now(),
   primary key (route, stream, created)
 );

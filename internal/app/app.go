@@ -41,7 +41,7 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 			return nil, err
 		}
 		b, err := bridge.New(bridge.Config{
-			Conn: p.nc, JetStream: p.js, Subjects: p.space, Inbox: p.client, Outbox: p.client,
+			Conn: p.nc, JetStream: p.js, Subjects: p.space, Inbox: p.client, Journal: p.client, Outbox: p.client,
 			Routes: routes, NoSignalsRoute: !cfg.SignalsRoute, ManageStreams: cfg.NATS.ManageStreams, Replicas: cfg.NATS.Replicas,
 			ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log, Metrics: p.metrics,
 		})
