@@ -2,9 +2,12 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 
 	"github.com/pointsman/pointsman/engine"
 )
@@ -45,6 +48,9 @@ func (c *consumer) accept(ctx, work context.Context, intakes []engine.Intake) ([
 	return retry(ctx, report, func() ([]engine.Receipt, error) {
 		actx, cancel := context.WithTimeout(work, acceptTimeout)
 		defer cancel()
+		if c.route.Ordered {
+			return c.acceptOrdered(actx, intakes)
+		}
 		receipts, err := c.inbox.Accept(actx, intakes)
 		if err != nil {
 			return nil, fmt.Errorf("accept: %w", err)
@@ -54,6 +60,25 @@ func (c *consumer) accept(ctx, work context.Context, intakes []engine.Intake) ([
 		}
 		return receipts, nil
 	})
+}
+
+// acceptOrdered keeps what failed for now in its place: all of the batch is offered again.
+func (c *consumer) acceptOrdered(ctx context.Context, intakes []engine.Intake) ([]engine.Receipt, error) {
+	receipts, err := c.inbox.AcceptOrdered(ctx, c.fence, intakes)
+	switch {
+	case errors.Is(err, engine.ErrFenced):
+		return nil, backoff.Permanent(err)
+	case err != nil:
+		return nil, fmt.Errorf("accept: %w", err)
+	case len(receipts) != len(intakes):
+		return nil, fmt.Errorf("accept: %d receipts for %d intakes", len(receipts), len(intakes))
+	}
+	for _, r := range receipts {
+		if r.Result == engine.Failed {
+			return nil, fmt.Errorf("accept: %s", r.Reason)
+		}
+	}
+	return receipts, nil
 }
 
 // letGo gives a batch back that could not be taken in before the end, a little later so that the copy that follows is up.

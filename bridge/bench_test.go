@@ -20,6 +20,10 @@ import (
 // instant is an inbox that takes everything in at once.
 type instant struct{ seen chan int }
 
+func (i instant) AcceptOrdered(ctx context.Context, _ engine.Fence, batch []engine.Intake) ([]engine.Receipt, error) {
+	return i.Accept(ctx, batch)
+}
+
 func (i instant) Accept(_ context.Context, batch []engine.Intake) ([]engine.Receipt, error) {
 	receipts := make([]engine.Receipt, len(batch))
 	for n := range receipts {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,6 +23,8 @@ type Inbox interface {
 	// Accept commits the batch and returns a receipt for each intake, in order. On an error nothing of the batch may be acked, and
 	// all of it is offered again.
 	Accept(ctx context.Context, batch []engine.Intake) ([]engine.Receipt, error)
+	// AcceptOrdered is Accept in the order of the batch, under a fence. Its loss is [engine.ErrFenced].
+	AcceptOrdered(ctx context.Context, f engine.Fence, batch []engine.Intake) ([]engine.Receipt, error)
 }
 
 // Config of a [Bridge]. Conn, JetStream, Subjects, Inbox and Journal are required.
@@ -83,13 +86,14 @@ func New(cfg Config) (*Bridge, error) {
 	if cfg.ManageStreams {
 		b.health.expect(partStreams)
 	}
+	owner := uuid.NewString()
 	origins := newOrigins(cfg.JetStream)
 	letters := &deadLetters{conn: cfg.Conn, js: cfg.JetStream, space: cfg.Subjects}
 	for _, rt := range routes {
 		b.health.expect(partRoute(rt.Name))
 		b.routes = append(b.routes, &consumer{
 			route: rt, conn: cfg.Conn, js: cfg.JetStream, inbox: cfg.Inbox, origins: origins, letters: letters,
-			journal: cfg.Journal, pace: cfg.pace, health: b.health, metrics: m.route(rt.Name), log: cfg.Logger.With("route", rt.Name),
+			journal: cfg.Journal, owner: owner, pace: cfg.pace, health: b.health, metrics: m.route(rt.Name), log: cfg.Logger.With("route", rt.Name),
 		})
 	}
 	if cfg.Outbox != nil {

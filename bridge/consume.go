@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/pointsman/pointsman/engine"
 )
 
 // consumer runs one route: it reads the stream, gathers batches, has them taken in, and settles them.
@@ -25,6 +27,7 @@ type consumer struct {
 	letters *deadLetters
 
 	journal Journal
+	owner   string // this bridge, for ordered routes
 	pace    pace
 	health  *health
 	metrics *routeMetrics
@@ -34,10 +37,20 @@ type consumer struct {
 	heard   atomic.Bool  // a message in this session
 	waiting atomic.Int64 // since when the route waits for a message, in unix nanoseconds; 0: it does not
 	gaveUp  bool         // a batch could not be taken in before the end; the goroutine that takes owns it
+	fence   engine.Fence // of an ordered route, set before each session
 }
 
 // run keeps a session open until ctx is cancelled; work outlives ctx for what is in hand then.
 func (c *consumer) run(ctx, work context.Context) {
+	if c.route.Ordered && !c.route.Paused {
+		c.whileOurs(ctx, work, c.sessions)
+		return
+	}
+	c.sessions(ctx, work)
+}
+
+// sessions follow one another until ctx is cancelled.
+func (c *consumer) sessions(ctx, work context.Context) {
 	for short := 0; ; {
 		b, err := retry(ctx, c.reportTrouble, func() (binding, error) { return c.bind(ctx) })
 		if err != nil {
@@ -118,6 +131,9 @@ func (c *consumer) session(ctx, work context.Context, b binding, doubtful bool) 
 	g.Go(func() error { c.prove(gctx, doubtful); return nil })
 	if c.route.Existing == "" {
 		g.Go(func() error { return c.watch(gctx, b) })
+	}
+	if r.order != nil {
+		g.Go(func() error { return r.order.wait(ctx, b, r) })
 	}
 	if err := g.Wait(); !errors.Is(err, errSessionOver) {
 		return err

@@ -61,8 +61,10 @@ type memInbox struct {
 	signals  []engine.Intake
 	calls    int
 	attempts int
-	err      error         // of Accept
-	gate     chan struct{} // Accept waits for it, when set
+	err      error                   // of Accept
+	gate     chan struct{}           // Accept waits for it, when set
+	gates    map[int64]chan struct{} // so does AcceptOrdered, by the epoch
+	epoch    int64
 	fail     map[string]int
 }
 
@@ -91,6 +93,31 @@ func (in *memInbox) Accept(ctx context.Context, batch []engine.Intake) (receipts
 			return
 		}
 		in.calls++
+		for _, i := range batch {
+			receipts = append(receipts, in.accept(i))
+		}
+	})
+	return receipts, err
+}
+
+// AcceptOrdered refuses whoever is not under the epoch.
+func (in *memInbox) AcceptOrdered(ctx context.Context, f engine.Fence, batch []engine.Intake) (receipts []engine.Receipt, err error) {
+	in.mu.Lock()
+	gate := in.gates[f.Epoch]
+	in.mu.Unlock()
+	if gate != nil {
+		select {
+		case <-gate:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	in.do(func() {
+		in.attempts++
+		if f.Epoch != in.epoch {
+			err = engine.ErrFenced
+			return
+		}
 		for _, i := range batch {
 			receipts = append(receipts, in.accept(i))
 		}

@@ -19,6 +19,8 @@ type memJournal struct {
 	changes
 	checkpoints map[string]engine.Checkpoint
 	failures    map[string]int
+	owner       string // of the only ordered route
+	epoch       int64
 	err         error
 }
 
@@ -47,6 +49,29 @@ func (j *memJournal) SaveCheckpoint(_ context.Context, in engine.Incarnation, cp
 			cp.Seq, cp.First = max(cp.Seq, before.Seq), before.First
 		}
 		j.checkpoints[incarnation(in)] = cp
+	})
+	return err
+}
+
+// HoldRoute knows no time: a route is held until it is released or taken away.
+func (j *memJournal) HoldRoute(_ context.Context, route, owner string, _ time.Duration) (f engine.Fence, held bool, err error) {
+	j.do(func() {
+		if err = j.err; err != nil || j.owner != "" && j.owner != owner {
+			return
+		}
+		if j.owner == "" {
+			j.owner, j.epoch = owner, j.epoch+1
+		}
+		f, held = engine.Fence{Route: route, Epoch: j.epoch}, true
+	})
+	return f, held, err
+}
+
+func (j *memJournal) ReleaseRoute(_ context.Context, _, owner string) (err error) {
+	j.do(func() {
+		if err = j.err; err == nil && j.owner == owner {
+			j.owner = ""
+		}
 	})
 	return err
 }

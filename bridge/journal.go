@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"time"
 
 	"github.com/pointsman/pointsman/engine"
 )
@@ -12,6 +13,9 @@ type Journal interface {
 	Checkpoint(ctx context.Context, in engine.Incarnation) (engine.Checkpoint, bool, error)
 	// SaveCheckpoint never goes back: the furthest stands.
 	SaveCheckpoint(ctx context.Context, in engine.Incarnation, cp engine.Checkpoint) error
+	// HoldRoute makes owner the one that takes in the messages of an ordered route until ttl is over; false: another is.
+	HoldRoute(ctx context.Context, route, owner string, ttl time.Duration) (engine.Fence, bool, error)
+	ReleaseRoute(ctx context.Context, route, owner string) error
 	// CountFailures counts one more of each message and returns how many each has had.
 	CountFailures(ctx context.Context, in engine.Incarnation, fs []engine.Failure) ([]int, error)
 }

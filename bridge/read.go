@@ -31,6 +31,7 @@ type reader struct {
 	gone    chan struct{} // closed when nothing more is to be read
 	failed  chan error
 
+	order      *order // nil: messages go on as they come
 	last       uint64 // consumer sequence
 	reconnects uint64
 	broken     bool
@@ -39,10 +40,15 @@ type reader struct {
 func newReader(ctx context.Context, c *consumer, b binding) *reader {
 	c.waiting.Store(time.Now().UnixNano())
 	c.heard.Store(false)
-	return &reader{
+	r := &reader{
 		consumer: c, binding: b, ctx: ctx, reconnects: c.conn.Stats().Reconnects,
 		out: make(chan delivery), gone: make(chan struct{}), failed: make(chan error, 1),
 	}
+	if c.route.Ordered {
+		r.order = newOrder()
+		c.gaveUp = false
+	}
+	return r
 }
 
 // fail ends the session; the first failure counts.
@@ -66,8 +72,16 @@ func (r *reader) read(a acker, m *message, consumerSequence uint64) {
 		r.fail(err)
 		return
 	}
+	d := delivery{acker: a, message: m, mapping: r.route.mapMessage(m)}
+	if r.order != nil && r.order.keep(d) {
+		return
+	}
+	r.pass(d)
+}
+
+func (r *reader) pass(d delivery) {
 	select {
-	case r.out <- delivery{acker: a, message: m, mapping: r.route.mapMessage(m)}:
+	case r.out <- d:
 	case <-r.gone:
 	}
 }
@@ -92,6 +106,11 @@ func (r *reader) locate(m *message, consumerSequence uint64) (err error) {
 			return err
 		}
 		r.reconnects = n
+	}
+	if r.order != nil {
+		if err := r.order.follows(consumerSequence); err != nil {
+			return err
+		}
 	}
 	r.last = consumerSequence
 	m.created, m.mirrors = r.binding.created, r.binding.mirrors

@@ -45,6 +45,7 @@ type Route struct {
 	MaxDeliver int // failures of one message, outages not counted, before it is a dead letter; zero: 10
 	MaxBody    int // bytes; a longer body is a dead letter; zero: 1 MiB
 	Batch      Batch
+	Ordered    bool   // one bridge at a time reads the route, and takes its messages in in the order of the stream
 	Existing   string // a consumer made by others, with explicit acks: the bridge needs the right to pull from it, and no other
 	Paused     bool
 }
@@ -90,9 +91,10 @@ const (
 	maxBatchWait      = time.Second
 
 	// minAckWait is also how long the messages of a bridge that was killed stay away from the others.
-	minAckWait       = 15 * time.Second
-	ackWaitPerSignal = 10 * time.Millisecond // a hundredth of the speed that is expected
-	minMaxAckPending = 5000
+	minAckWait        = 15 * time.Second
+	minOrderedAckWait = 5 * time.Second       // nobody else goes on in the meantime
+	ackWaitPerSignal  = 10 * time.Millisecond // a hundredth of the speed that is expected
+	minMaxAckPending  = 5000
 )
 
 // compileRoutes checks and compiles all routes, the built-in one included.
@@ -183,11 +185,23 @@ func newRoute(space subjects.Space, r Route) *route {
 		setDefault(&r.OnMissing, engine.MissingStart)
 	}
 	setDefault(&r.OnMissing, engine.MissingHold)
+	least := minAckWait
+	if r.Ordered {
+		least = minOrderedAckWait
+	}
 	return &route{
 		Route: r, space: space, durable: space.Durable(r.Name),
-		ackWait:       max(minAckWait, time.Duration(r.Batch.Size)*ackWaitPerSignal),
-		maxAckPending: max(minMaxAckPending, 10*r.Batch.Size),
+		ackWait:       max(least, time.Duration(r.Batch.Size)*ackWaitPerSignal),
+		maxAckPending: maxAckPending(r),
 	}
+}
+
+// maxAckPending of an ordered route is what a bridge that takes it over may have to keep at first.
+func maxAckPending(r Route) int {
+	if r.Ordered {
+		return 2 * r.Batch.Size
+	}
+	return max(minMaxAckPending, 10*r.Batch.Size)
 }
 
 func setDefault[T comparable](field *T, value T) {
@@ -199,6 +213,9 @@ func setDefault[T comparable](field *T, value T) {
 
 // check what can be checked without compiling.
 func (r Route) check() error {
+	if r.Ordered && r.Existing != "" {
+		return errors.New("ordered: a route cannot order the messages of a consumer that others made: leave consumer.existing out")
+	}
 	return errors.Join(r.checkNames(), r.checkTarget(), r.checkChoices(), r.checkBounds())
 }
 

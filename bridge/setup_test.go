@@ -90,10 +90,17 @@ func (b *bundle) config(routes ...Route) Config {
 // run a bridge until stop is called, or the test ends.
 func (b *bundle) run(cfg Config) (stop func()) {
 	b.Helper()
+	return b.runWith(cfg, func(*Bridge) {})
+}
+
+// runWith runs a bridge that was changed.
+func (b *bundle) runWith(cfg Config, change func(*Bridge)) (stop func()) {
+	b.Helper()
 	var err error
 	if b.bridge, err = New(cfg); err != nil {
 		b.Fatal(err)
 	}
+	change(b.bridge)
 	bridge := b.bridge
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

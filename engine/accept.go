@@ -99,6 +99,7 @@ type acceptance struct {
 	signals  []store.Signal
 	same     [][]int // of each first, the later ones with its target and dedup key
 	queues   []string
+	ordered  bool // what is locked for now fails the batch, where else it would fall behind
 }
 
 func newAcceptance(ctx context.Context, st *store.Store, batch []Intake) *acceptance {
@@ -209,6 +210,9 @@ func (a *acceptance) run(send func(project string, items []int) error) error {
 
 // take is one round trip for what has a live target, and a transaction for the rest.
 func (a *acceptance) take(project string, items []int) error {
+	if a.ordered {
+		return a.takeInOrder(project, items)
+	}
 	fast, rest := a.split(items)
 	for _, byID := range []bool{false, true} {
 		missed, err := a.bisect(a.part(fast, byID), func(items []int) ([]int, error) { return a.fast(project, byID, items) })
@@ -224,6 +228,32 @@ func (a *acceptance) take(project string, items []int) error {
 		}
 	}
 	return nil
+}
+
+// takeInOrder is take for a batch of which nothing may fall behind: where an item cannot be stored, what comes before it is taken in whole
+// before what comes after it.
+func (a *acceptance) takeInOrder(project string, items []int) error {
+	once := func(items []int) ([]int, error) {
+		fast, rest := a.split(items)
+		for _, byID := range []bool{false, true} {
+			missed, err := a.fast(project, byID, a.part(fast, byID))
+			if err != nil {
+				return nil, err
+			}
+			rest = append(rest, missed...)
+		}
+		slices.Sort(rest)
+		for chunk := range slices.Chunk(rest, maxScopes) {
+			if err := a.slow(project, chunk); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	}
+	_, err := a.bisect(items, func(items []int) ([]int, error) {
+		return once(slices.DeleteFunc(slices.Clone(items), func(i int) bool { return a.receipts[i].Result != "" }))
+	})
+	return err
 }
 
 // split takes out what needs the slow transaction anyway: starts without a signal, and redelivered messages with all else that is
@@ -252,7 +282,7 @@ func (a *acceptance) bisect(items []int, send func([]int) ([]int, error)) (misse
 	}
 	missed, err = send(items)
 	blame := store.Blame(err)
-	if err == nil || blame == store.BlameNobody {
+	if err == nil || blame == store.BlameNobody || a.ordered && blame == store.BlameLock {
 		return missed, err
 	}
 	if len(items) == 1 {

@@ -2,10 +2,48 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/pointsman/pointsman/internal/store"
 )
+
+// Fence lets only the bridge that holds a route take in its messages.
+type Fence struct {
+	Route string
+	Epoch int64
+}
+
+// ErrFenced: another bridge holds the route. Nothing of the batch counts that was not taken in before.
+var ErrFenced = errors.New("the route is another bridge's now")
+
+// HoldRoute makes owner the one that may take in messages of an ordered route for so long, again or anew; false: another is.
+func (c *Client) HoldRoute(ctx context.Context, route, owner string, ttl time.Duration) (Fence, bool, error) {
+	epoch, held, err := c.store.HoldRoute(ctx, route, owner, ttl)
+	return Fence{route, epoch}, held, err
+}
+
+// ReleaseRoute lets others hold the route at once.
+func (c *Client) ReleaseRoute(ctx context.Context, route, owner string) error {
+	return c.store.ReleaseRoute(ctx, route, owner)
+}
+
+// AcceptOrdered is Accept for a route whose messages are to be taken in in their order: only under the fence, whose loss is
+// [ErrFenced], and with an error where Accept would go on without the intakes that are locked out for now.
+func (c *Client) AcceptOrdered(ctx context.Context, f Fence, batch []Intake) ([]Receipt, error) {
+	a := newAcceptance(ctx, c.store.Fenced(f.Route, f.Epoch), batch)
+	a.ordered = true
+	err := a.run(a.take)
+	c.Wake(a.queues...)
+	if store.IsFenced(err) {
+		return nil, ErrFenced
+	}
+	if err != nil {
+		return nil, fmt.Errorf("accept: %w", err)
+	}
+	return a.receipts, nil
+}
 
 // Incarnation is a stream as a route reads it: one that was made again under its name is another.
 type Incarnation struct {

@@ -10,6 +10,15 @@ create table pointsman.routes (
   updated_at timestamptz not null default now()
 );
 
+-- The first statement of what a bridge takes in for an ordered route: under its lock nobody can take the route over.
+create function pointsman.fence(route text, expected bigint) returns void language plpgsql as $$
+begin
+  perform from pointsman.routes r where r.name = route and r.epoch = expected for key share;
+  if not found then
+    raise exception 'the route % is another bridge''s', route using errcode = 'PM001';
+  end if;
+end $$;
+
 -- How far a route has come in each incarnation of its stream.
 create table pointsman.checkpoints (
   route      text        collate "C" not null,

@@ -16,14 +16,11 @@ func bridgeRoutes(cfg *config.Config) ([]bridge.Route, error) {
 		if r.Event != nil {
 			return nil, cfg.Errorf(fmt.Sprintf("routes[%d].event", i), "sending events is not in this version: use signal or start")
 		}
-		if r.Ordered {
-			return nil, cfg.Errorf(fmt.Sprintf("routes[%d].ordered", i), "ordered routes are not in this version: leave it out")
-		}
 		routes[i] = bridge.Route{
 			Name: r.Name, Project: r.Project, Stream: r.Stream, Subjects: r.Subjects,
 			Signal: source(r.Signal), DedupKey: source(r.DedupKey), Payload: source(r.Payload), Format: bridge.Format(r.Format),
 			OnMissing: engine.OnMissing(r.OnMissing), HoldFor: r.HoldFor, OnTerminal: engine.OnTerminal(r.OnTerminal),
-			MaxDeliver: r.MaxDeliver, MaxBody: r.MaxBody, Batch: bridge.Batch{Size: r.Batch.Size, Wait: r.Batch.Wait}, Existing: r.Consumer, Paused: r.Paused,
+			MaxDeliver: r.MaxDeliver, MaxBody: r.MaxBody, Batch: bridge.Batch{Size: r.Batch.Size, Wait: r.Batch.Wait}, Existing: r.Consumer, Ordered: r.Ordered, Paused: r.Paused,
 		}
 		for _, key := range r.CorrelationKeys {
 			routes[i].CorrelationKeys = append(routes[i].CorrelationKeys, key.Source())

@@ -15,7 +15,7 @@ create trigger bear_witness after insert on pointsman.signals for each row execu
 const reset = `
 delete from pointsman.instances; delete from pointsman.ready; delete from pointsman.leases; delete from pointsman.timers; delete from pointsman.signals;
 delete from pointsman.ledger; delete from pointsman.held; delete from pointsman.outbox; delete from pointsman.history; delete from pointsman.events;
-delete from pointsman.running_keys; delete from pointsman.waiters; delete from pointsman.unique_keys;
+delete from pointsman.running_keys; delete from pointsman.waiters; delete from pointsman.unique_keys; delete from pointsman.routes;
 delete from pointsman.witness; delete from pointsman.accepted; select setval('pointsman.signal_ids', 1000);
 `
 

@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Incarnation is a stream as a route reads it: one that was made again under its name is another.
@@ -85,3 +87,58 @@ returning seq, n`
 const forgetFailuresText = `
 delete /* forget failures */ from pointsman.failures where ctid = any(array(
   select ctid from pointsman.failures where updated_at < now() - $1::interval order by updated_at limit 100 for update skip locked))`
+
+// HoldRoute makes owner the one bridge that may take in messages of an ordered route, until ttl is over, and returns the epoch to fence
+// with ([Store.Fenced]); false: another is. Whoever takes a route over waits for transactions under the epoch before.
+func (s *Store) HoldRoute(ctx context.Context, route, owner string, ttl time.Duration) (epoch int64, held bool, err error) {
+	err = s.inTx(ctx, func(tx *Store) error {
+		scan := func(r pgx.Rows) error { held = true; return r.Scan(&epoch) }
+		if err := tx.each(ctx, "extend route", tx.text.extendRoute, scan, route, owner, ttl); err != nil || held {
+			return err
+		}
+		if err := tx.each(ctx, "know route", tx.text.knowRoute, nil, route); err != nil {
+			return err
+		}
+		return tx.each(ctx, "take route", tx.text.takeRoute, scan, route, owner, ttl)
+	})
+	return epoch, held && err == nil, err
+}
+
+// ReleaseRoute lets others have the route at once.
+func (s *Store) ReleaseRoute(ctx context.Context, route, owner string) error {
+	return s.together(ctx, statement{"release route", s.text.releaseRoute, []any{route, owner}, nil})
+}
+
+// Fenced is the same store, whose transactions fail with an error that [IsFenced] knows once the route has another epoch.
+func (s *Store) Fenced(route string, epoch int64) *Store {
+	fenced := *s
+	fenced.fence = &statement{"fence", s.text.fence, []any{route, epoch}, nil}
+	return &fenced
+}
+
+// fencedState is the SQLSTATE of pointsman.fence.
+const fencedState = "PM001"
+
+// IsFenced reports whether a transaction came too late: its route is another bridge's.
+func IsFenced(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == fencedState
+}
+
+// extendRouteText touches no key: fences of transactions in flight do not hold it up.
+const extendRouteText = `
+update /* extend route */ pointsman.routes set expires_at = now() + $3::interval, updated_at = now() where name = $1 and owner = $2 and expires_at > now() returning epoch`
+
+const knowRouteText = `insert /* know route */ into pointsman.routes (name) values ($1) on conflict do nothing`
+
+// takeRouteText locks the row against fences: it waits for those of the epoch before, and those that come later see the new one.
+const takeRouteText = `
+with /* take route */ l as materialized (
+  select name from pointsman.routes where name = $1 and (owner is null or expires_at <= now()) for update
+)
+update pointsman.routes r set owner = $2, epoch = r.epoch + 1, expires_at = now() + $3::interval, updated_at = now() from l where r.name = l.name returning r.epoch`
+
+const releaseRouteText = `
+update /* release route */ pointsman.routes set owner = null, expires_at = null, updated_at = now() where name = $1 and owner = $2`
+
+const fenceText = `select /* fence */ pointsman.fence($1, $2)`

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -47,4 +48,68 @@ func TestCountFailures(t *testing.T) {
 	equal(t, "another route", count(Incarnation{"other", "S", time.Unix(1, 0)}, 9), "[1]")
 	f.exec(`update pointsman.failures set updated_at = now() - interval '8 days' where seq = 9`)
 	equal(t, "forgotten", count(in, 9), "[1]")
+}
+
+func TestHoldRoute(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	hold := func(owner string) string {
+		epoch, held, err := f.HoldRoute(t.Context(), "r", owner, time.Minute)
+		return fmt.Sprint(epoch, held, err)
+	}
+	deliver := func(epoch int64, dedup string) error {
+		_, err := f.Fenced("r", epoch).Deliver(t.Context(), project, false, []Signal{signal("k", "pay", dedup)})
+		return err
+	}
+	f.started("k")
+	equal(t, "first", hold("a"), "1 true <nil>")
+	equal(t, "again", hold("a"), "1 true <nil>")
+	equal(t, "another", hold("b"), "0 false <nil>")
+	must(0, deliver(1, "d1"))(t)
+	f.exec(`update pointsman.routes set expires_at = now() - interval '1 s'`)
+	must(0, deliver(1, "d2"))(t) // nobody has taken it yet
+	equal(t, "taken over", hold("b"), "2 true <nil>")
+	if err := deliver(1, "d3"); !IsFenced(err) {
+		t.Errorf("got %v", err)
+	}
+	if err := f.Fenced("r", 1).InScopes(t.Context(), nil, func(*Store) error { t.Error("it ran"); return nil }); !IsFenced(err) {
+		t.Errorf("got %v", err)
+	}
+	must(0, deliver(2, "d4"))(t)
+	must(0, f.ReleaseRoute(t.Context(), "r", "a"))(t)
+	equal(t, "released by who has lost it", hold("a"), "0 false <nil>")
+	must(0, f.ReleaseRoute(t.Context(), "r", "b"))(t)
+	equal(t, "released", hold("a"), "3 true <nil>")
+	f.want("d1,d2,d4", `select dedup_key from pointsman.signals order by id`)
+}
+
+// fences are of bridges that take an ordered route from one another.
+func fences() []scenario {
+	expiredRoute := `insert into pointsman.routes (name, epoch, owner, expires_at) values ('r', 1, 'a', now() - interval '1 s');` + "\n"
+	outOfOrder := `select o.id from pointsman.signals o, pointsman.signals n where o.dedup_key = 'old' and n.dedup_key = 'new' and o.id > n.id`
+	return []scenario{
+		{"fenced deliver / takeover, deliver", expiredRoute + awaiting(1, 1, "signal/pay"), together(fenced(1, pay(1, "old")), takingOver(pay(1, "new"))), outOfOrder},
+		{"fenced deliver / takeover / takeover", expiredRoute + awaiting(1, 1, "signal/pay"), together(fenced(1, pay(1, "old")), takingOver(pay(1, "new")), takingOver(pay(1, "new"))), outOfOrder},
+	}
+}
+
+// fenced delivers under an epoch; that it came too late is no error.
+func fenced(epoch int64, sigs ...Signal) op {
+	return func(ctx context.Context, s *Store) error {
+		_, err := s.Fenced("r", epoch).Deliver(ctx, project, false, sigs)
+		if IsFenced(err) {
+			return nil
+		}
+		return err
+	}
+}
+
+func takingOver(sigs ...Signal) op {
+	return func(ctx context.Context, s *Store) error {
+		epoch, held, err := s.HoldRoute(ctx, "r", fmt.Sprintf("%p", s), time.Hour)
+		if err != nil || !held {
+			return err
+		}
+		return fenced(epoch, sigs...)(ctx, s)
+	}
 }

@@ -98,6 +98,7 @@ func sabotages() []sabotage {
 		{"lease sweep does not look at rev", edits(sweepLeases, " and i.rev = x.rev", ""), []string{"lease sweep / part of a commit, the rest"}},
 		{"commit does not look at rev", edits(commit, " and i.rev = o.rev", ""), []string{"commit / the same commit"}},
 		{"redelivery does not lock before it looks", edits(func(t *texts) *string { return &t.lockIDTargets }, " order by i.id for no key update", ""), []string{"redelivery by id / under another dedup"}},
+		{"what comes too late is not fenced", edits(func(t *texts) *string { return &t.fence }, "", `select $1::text, $2::bigint`), []string{"fenced deliver / takeover, deliver"}},
 		{"who goes on is made ready too", edits(commit, " and not (o.ahead and not i.paused) as runs", " as runs"), []string{"run ahead, executes / pick / deliver"}},
 		{"who loses a partition key does not lock its holder", edits(pick, " for key share", ""), []string{"pick-loser / release"}},
 		{

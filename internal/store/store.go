@@ -34,6 +34,8 @@ type Store struct {
 	// gate nothing is pipelined.
 	gate   func(name string)
 	shared *shared
+	// fence is the first statement of every transaction, where there is one.
+	fence *statement
 	// moved are the instances that this transaction has brought into the scope of their unique key, or out of it.
 	moved []uuid.UUID
 }
@@ -83,7 +85,7 @@ func (s *Store) InTx(ctx context.Context, tx pgx.Tx) (*Store, error) {
 
 // on is the same store inside a transaction.
 func (s *Store) on(tx pgx.Tx) *Store {
-	return &Store{db: tx, text: s.text, gate: s.gate, shared: s.shared}
+	return &Store{db: tx, text: s.text, gate: s.gate, shared: s.shared} // the fence stands at the beginning
 }
 
 // statement is one of a transaction's, with what reads each of its rows.
@@ -132,6 +134,9 @@ func (s *Store) together(ctx context.Context, sts ...statement) error {
 			return nil
 		})
 	}
+	if s.fence != nil {
+		sts = append([]statement{*s.fence}, sts...)
+	}
 	batch := &pgx.Batch{}
 	for _, st := range sts {
 		batch.Queue(st.sql, encodable(st.args)...)
@@ -156,6 +161,11 @@ func (s *Store) inTx(ctx context.Context, fn func(tx *Store) error) error {
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after a commit it does nothing
 	inside := s.on(tx)
+	if s.fence != nil {
+		if err := inside.run(ctx, *s.fence); err != nil {
+			return err
+		}
+	}
 	if err := fn(inside); err != nil {
 		return err
 	}

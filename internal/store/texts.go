@@ -18,6 +18,7 @@ type texts struct {
 	relayHere, holdShards, releaseShards, relayGone                                                          string
 	outbox, published, postpone, outboxDepth                                                                 string
 	checkpoint, saveCheckpoint, countFailures, forgetFailures                                                string
+	extendRoute, knowRoute, takeRoute, releaseRoute, fence                                                   string
 }
 
 func newTexts(q func(string) string) texts {
@@ -42,5 +43,6 @@ func newTexts(q func(string) string) texts {
 		relayHere: q(relayHereText), holdShards: q(holdShardsText), releaseShards: q(releaseShardsText), relayGone: q(relayGoneText),
 		outbox: q(outboxText), published: q(publishedText), postpone: q(postponeText), outboxDepth: q(outboxDepthText),
 		checkpoint: q(checkpointText), saveCheckpoint: q(saveCheckpointText), countFailures: q(countFailuresText), forgetFailures: q(forgetFailuresText),
+		extendRoute: q(extendRouteText), knowRoute: q(knowRouteText), takeRoute: q(takeRouteText), releaseRoute: q(releaseRouteText), fence: q(fenceText),
 	}
 }
