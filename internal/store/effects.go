@@ -23,7 +23,7 @@ type effects struct {
 	starts      []NewInstance
 }
 
-// scopes of the keys that the effects name, in the project of the instance.
+// scopes of the keys that the effects name, in the project of the instance: those whose locks the commit needs.
 func (o *Outcome) scopes() (scopes []uuid.UUID) {
 	for _, g := range o.Signals {
 		if g.Key != "" {
@@ -31,9 +31,7 @@ func (o *Outcome) scopes() (scopes []uuid.UUID) {
 		}
 	}
 	for _, n := range o.Starts {
-		if scope := n.Scope(o.Project); scope != uuid.Nil {
-			scopes = append(scopes, scope)
-		}
+		scopes = append(scopes, n.Locks(o.Project)...)
 	}
 	return scopes
 }

@@ -89,7 +89,8 @@ func (a *Answer) scan(r pgx.Rows) error {
 	return nil
 }
 
-// fateText ($1 project, $2 key, $3 id, $4 scope, $5 dedup, $6 source). A source is looked for among what its key or instance ever got.
+// fateText ($1 project, $2 key, $3 id, $4 scope, $5 dedup, $6 source). A source is looked for among what its key or instance ever got, one of a start
+// without a key among all starts.
 const fateText = `
 with /* fate */ holder as materialized (
   (select id, scope, live, status, finished_at from pointsman.instances where $2 <> '' and project = $1 and correlation_key = $2 and live)
@@ -103,6 +104,8 @@ with /* fate */ holder as materialized (
   (select l.* from pointsman.ledger l, ledgers where l.scope = ledgers.scope and l.dedup = $5)
   union all
   (select l.* from pointsman.ledger l, ledgers where $6::uuid is not null and l.scope = ledgers.scope and l.source = $6)
+  union all
+  (select l.* from pointsman.ledger l where $2 = '' and $4 is not null and l.source = $6 and l.signal_id is null)
   limit 1
 ), kept as (
   (select * from pointsman.held where project = $1 and key = $2 and dedup = $5)
