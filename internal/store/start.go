@@ -29,6 +29,8 @@ type NewInstance struct {
 	Hash           uuid.UUID // with a DedupKey: of what the start says
 	Source         *uuid.UUID
 	Recheck        bool // Source may be in the ledger or the hold as a signal's
+	// Visited says that DedupKey is of a visit whose outcome this is an effect of: nobody else has it at the same time.
+	Visited bool
 	// Settles says that who asks will not try again where another has one of its keys: the ledger then names the holder, so that
 	// its DedupKey is a duplicate after the holder's end too.
 	Settles bool
@@ -50,7 +52,7 @@ func (n NewInstance) Scope(project string) uuid.UUID {
 // Locks are the ledger scopes whose locks a start runs under. One of a message and without a key has two: the dedup key that makes its
 // scope may be mapped another way when the message comes again.
 func (n NewInstance) Locks(project string) (scopes []uuid.UUID) {
-	if scope := n.Scope(project); scope != uuid.Nil {
+	if scope := n.Scope(project); scope != uuid.Nil && (n.CorrelationKey != "" || !n.Visited) {
 		scopes = append(scopes, scope)
 	}
 	if n.CorrelationKey == "" && n.Source != nil {
