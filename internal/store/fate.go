@@ -33,7 +33,7 @@ type Entry struct {
 	Hash       uuid.UUID
 	Source     *uuid.UUID
 	At         time.Time
-	WithStart  bool // it was taken in by the transaction that made its instance
+	WithStart  bool // it was taken in by the transaction that made its instance; of a start whose instance is deleted, too
 }
 
 // Holder is an instance that has, or had, a key.
@@ -113,6 +113,6 @@ with /* fate */ holder as materialized (
   (select * from pointsman.held where $6::uuid is not null and project = $1 and key = $2 and source = $6)
   limit 1
 )
-select 'taken', t.instance_id, t.hash, t.source, t.signal_id, t.at, (select i.inserted_at = t.at from pointsman.instances i where i.id = t.instance_id), null::text from taken t
+select 'taken', t.instance_id, t.hash, t.source, t.signal_id, t.at, coalesce((select i.inserted_at = t.at from pointsman.instances i where i.id = t.instance_id), t.signal_id is null), null::text from taken t
 union all select 'held', null, k.hash, k.source, null, k.inserted_at, null, null from kept k
 union all (select case when live then 'live' else 'ended' end, id, null, null, null, finished_at, null, status from holder order by live desc limit 1)`
