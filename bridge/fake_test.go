@@ -135,7 +135,7 @@ func (in *memInbox) accept(i engine.Intake) engine.Receipt {
 		return engine.Receipt{Result: engine.Refused, Reason: "cannot be stored"}
 	}
 	if key == "ended" {
-		return engine.Receipt{Result: engine.NoTarget, Reason: "no_target: it has ended", Ended: &engine.Ended{}}
+		return engine.Receipt{Result: engine.NoTarget, Reason: "it has ended", Ended: &engine.Ended{}}
 	}
 	origin := fmt.Sprint(key, i.Origin.Stream, i.Origin.Created.UnixNano(), i.Origin.Sequence)
 	scope, content := key+"|"+i.DedupKey, i.Name+"|"+string(i.Body)

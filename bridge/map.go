@@ -242,7 +242,24 @@ func (rt *route) start(in *expr.Input, intake *engine.Intake) (*engine.NewInstan
 			return nil, fmt.Errorf("start.reply_to: %w", err)
 		}
 	}
-	return n, nil
+	n.UniqueScope = s.UniqueScope
+	if n.PartitionKey, err = renderKey(rt.partition, "start.partition_key", in); err != nil {
+		return nil, err
+	}
+	n.UniqueKey, err = renderKey(rt.unique, "start.unique_key", in)
+	return n, err
+}
+
+// renderKey renders one key; without a template there is none.
+func renderKey(t *expr.Template, field string, in *expr.Input) (string, error) {
+	if t == nil {
+		return "", nil
+	}
+	key, err := t.String(in)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", field, err)
+	}
+	return key, ident.Key(field, key)
 }
 
 var traceparentPattern = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)

@@ -41,6 +41,9 @@ func (m mapping) String() string {
 		line := fmt.Sprintf("%s to %s/%s dedup %s payload %s", cmp.Or(i.Name, "start"), i.To.Project(), i.To.Key(), i.DedupKey, i.Payload)
 		if s := i.Start; s != nil {
 			line += fmt.Sprintf(" machine %s/%s/%s state %s queue %q reply to %q", s.Project, s.Machine, s.CorrelationKey, s.State, s.Queue, s.ReplyTo)
+			if s.PartitionKey+s.UniqueKey != "" {
+				line += fmt.Sprintf(" partition %q unique %q in %s", s.PartitionKey, s.UniqueKey, s.UniqueScope)
+			}
 		}
 		lines = append(lines, line)
 	}
@@ -129,6 +132,14 @@ func TestMap(t *testing.T) {
 			`start to default/ dedup ` + place + ` payload 1 machine default/order/ state  queue "" reply to ""`,
 		},
 		{
+			"start with keys",
+			Route{Name: "r", Stream: "ORDERS", Start: &Start{
+				Machine: "order", PartitionKey: "shop-{{payload.shop}}", UniqueKey: "{{payload.id}}", UniqueScope: []engine.Status{engine.StatusRunnable, engine.StatusDone},
+			}},
+			msg(`{"shop":"a","id":12345678901234567}`),
+			`start to default/ dedup ` + place + ` payload {"shop":"a","id":12345678901234567} machine default/order/ state  queue "" reply to "" partition "shop-a" unique "12345678901234567" in [runnable done]`,
+		},
+		{
 			"start with signal", with(func(r *Route) {
 				r.Project = "acme"
 				r.Start = &Start{Machine: "order", State: "{{payload.state}}", Queue: "slow", ReplyTo: "{{headers['reply']}}"}
@@ -158,6 +169,11 @@ func TestMapRejects(t *testing.T) {
 		want  string // a part of the reason
 	}{
 		{"not JSON", base, msg(`{`), "body: is not JSON"},
+		{"no unique key", with(func(r *Route) { r.Start = &Start{Machine: "m", UniqueKey: "{{payload.none}}"} }), msg(`{"key":"k"}`), "start.unique_key: "},
+		{"unique key is null", with(func(r *Route) { r.Start = &Start{Machine: "m", UniqueKey: "{{payload.none}}"} }), msg(`{"key":"k","none":null}`), "start.unique_key: "},
+		{"unique key is empty", with(func(r *Route) { r.Start = &Start{Machine: "m", UniqueKey: "{{payload.none}}"} }), msg(`{"key":"k","none":""}`), "start.unique_key: is empty"},
+		{"unique key is a list", with(func(r *Route) { r.Start = &Start{Machine: "m", UniqueKey: "{{payload.none}}"} }), msg(`{"key":"k","none":["a"]}`), "start.unique_key: "},
+		{"partition key is too long", with(func(r *Route) { r.Start = &Start{Machine: "m", PartitionKey: "{{payload.p}}"} }), msg(`{"key":"k","p":"` + strings.Repeat("p", 513) + `"}`), "start.partition_key: has 513 characters"},
 		{"bad UTF-8", base, msg("\"\xff\""), "body: is not valid UTF-8"},
 		{"bad UTF-8 as text", with(func(r *Route) { r.Format = FormatText }), msg("\xff"), "body: is not valid UTF-8"},
 		{"NUL as text", with(func(r *Route) { r.Format = FormatText }), msg("a\x00"), `body: has \u0000`},
@@ -329,15 +345,25 @@ func TestCompileRefuses(t *testing.T) {
 		"start.machine: is empty":           func(r *Route) { r.Start = &Start{} },
 		"start.version: -1 is negative":     func(r *Route) { r.Start = &Start{Machine: "m", Version: -1} },
 		"start: is missing":                 func(r *Route) { r.OnTerminal = engine.TerminalStart },
-		`format: "xml" is none of`:          func(r *Route) { r.Format = "xml" },
-		`on_missing: "keep" is none of`:     func(r *Route) { r.OnMissing = "keep" },
-		"batch.size: is too large":          func(r *Route) { r.Batch.Size = 10_001 },
-		"batch.wait: is negative":           func(r *Route) { r.Batch.Wait = -1 },
-		"hold_for: is negative":             func(r *Route) { r.HoldFor = -1 },
-		"when: ":                            func(r *Route) { r.When = "payload." },
-		"payload: ":                         func(r *Route) { r.Payload = "{{" },
-		"signal: \"a b\" has ' '":           func(r *Route) { r.Signal = "a b" },
-		"start.state: ":                     func(r *Route) { r.Start = &Start{Machine: "m", State: "{{nope}}"} },
+		"on_terminal: drop makes no sense for a start": func(r *Route) {
+			r.Signal, r.Start, r.OnTerminal = "", &Start{Machine: "m"}, engine.TerminalDrop
+		},
+		"start.queue: \"_outbox\" is pointsman's own": func(r *Route) { r.Start = &Start{Machine: "m", Queue: "_outbox"} },
+		"start.unique_scope: is of no unique_key":     func(r *Route) { r.Start = &Start{Machine: "m", UniqueScope: []engine.Status{"done"}} },
+		`start.unique_scope: "over" is none of`: func(r *Route) {
+			r.Start = &Start{Machine: "m", UniqueKey: "k", UniqueScope: []engine.Status{"over"}}
+		},
+		"start.unique_key: ":            func(r *Route) { r.Start = &Start{Machine: "m", UniqueKey: "{{nope}}"} },
+		"start.partition_key: ":         func(r *Route) { r.Start = &Start{Machine: "m", PartitionKey: "{{"} },
+		`format: "xml" is none of`:      func(r *Route) { r.Format = "xml" },
+		`on_missing: "keep" is none of`: func(r *Route) { r.OnMissing = "keep" },
+		"batch.size: is too large":      func(r *Route) { r.Batch.Size = 10_001 },
+		"batch.wait: is negative":       func(r *Route) { r.Batch.Wait = -1 },
+		"hold_for: is negative":         func(r *Route) { r.HoldFor = -1 },
+		"when: ":                        func(r *Route) { r.When = "payload." },
+		"payload: ":                     func(r *Route) { r.Payload = "{{" },
+		"signal: \"a b\" has ' '":       func(r *Route) { r.Signal = "a b" },
+		"start.state: ":                 func(r *Route) { r.Start = &Start{Machine: "m", State: "{{nope}}"} },
 	} {
 		r := good
 		change(&r)

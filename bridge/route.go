@@ -39,7 +39,7 @@ type Route struct {
 
 	OnMissing  engine.OnMissing  // zero: MissingStart with a Start, else MissingHold
 	HoldFor    time.Duration     // zero: an hour
-	OnTerminal engine.OnTerminal // zero: TerminalReject
+	OnTerminal engine.OnTerminal // zero: TerminalStart with a Start alone, whose key is free again at the end, else TerminalReject
 	Start      *Start            // for MissingStart and TerminalStart; alone (no Signal): every message is a start
 
 	MaxDeliver int // failures of one message, outages not counted, before it is a dead letter; zero: 10
@@ -64,6 +64,10 @@ type Start struct {
 	Queue    string // zero: the machine's
 	Priority int16
 	ReplyTo  string // template; the outcome is published to this subject too
+
+	PartitionKey string          // template; zero: none
+	UniqueKey    string          // template; zero: none
+	UniqueScope  []engine.Status // of UniqueKey; zero: the live statuses
 }
 
 // route is a compiled [Route].
@@ -80,6 +84,7 @@ type route struct {
 	signal, dedup, payload *expr.Template
 	keys                   []*expr.Template
 	state, replyTo         *expr.Template
+	partition, unique      *expr.Template
 }
 
 const (
@@ -136,7 +141,8 @@ func compile(space subjects.Space, r Route) (*route, error) {
 		{"payload", r.Payload, &rt.payload},
 	}
 	if r.Start != nil {
-		templates = append(templates, template{"start.state", r.Start.State, &rt.state}, template{"start.reply_to", r.Start.ReplyTo, &rt.replyTo})
+		templates = append(templates, template{"start.state", r.Start.State, &rt.state}, template{"start.reply_to", r.Start.ReplyTo, &rt.replyTo},
+			template{"start.partition_key", r.Start.PartitionKey, &rt.partition}, template{"start.unique_key", r.Start.UniqueKey, &rt.unique})
 	}
 	rt.keys = make([]*expr.Template, len(r.CorrelationKeys))
 	for i, source := range r.CorrelationKeys {
@@ -176,7 +182,6 @@ func newRoute(space subjects.Space, r Route) *route {
 	setDefault(&r.Project, engine.DefaultProject)
 	setDefault(&r.Format, FormatJSON)
 	setDefault(&r.HoldFor, defaultHold)
-	setDefault(&r.OnTerminal, engine.TerminalReject)
 	setDefault(&r.MaxDeliver, defaultMaxDeliver)
 	setDefault(&r.MaxBody, ident.MaxJSON)
 	setDefault(&r.Batch.Size, defaultBatchSize)
@@ -189,6 +194,10 @@ func newRoute(space subjects.Space, r Route) *route {
 	if r.Ordered {
 		least = minOrderedAckWait
 	}
+	if r.Signal == "" && r.Start != nil {
+		setDefault(&r.OnTerminal, engine.TerminalStart)
+	}
+	setDefault(&r.OnTerminal, engine.TerminalReject)
 	return &route{
 		Route: r, space: space, durable: space.Durable(r.Name),
 		ackWait:       max(least, time.Duration(r.Batch.Size)*ackWaitPerSignal),
@@ -269,10 +278,17 @@ func (r Route) checkTarget() error {
 	if s := r.Start; s != nil {
 		errs = append(errs, ident.Token("start.machine", s.Machine))
 		if s.Queue != "" {
-			errs = append(errs, ident.Token("start.queue", s.Queue))
+			errs = append(errs, ident.Queue("start.queue", s.Queue))
 		}
 		if s.Version < 0 {
 			errs = append(errs, fmt.Errorf("start.version: %d is negative", s.Version))
+		}
+		if len(s.UniqueScope) > 0 && s.UniqueKey == "" {
+			errs = append(errs, errors.New("start.unique_scope: is of no unique_key"))
+		}
+		for _, status := range s.UniqueScope {
+			errs = append(errs, oneOf("start.unique_scope", status,
+				engine.StatusRunnable, engine.StatusExecuting, engine.StatusAwaiting, engine.StatusDone, engine.StatusFailed, engine.StatusCanceled))
 		}
 	}
 	return errors.Join(errs...)
@@ -290,6 +306,8 @@ func (r Route) checkChoices() error {
 		errs = append(errs, errors.New("start: is missing, and on_missing or on_terminal asks for it"))
 	case r.Signal == "" && r.OnMissing != "" && r.OnMissing != engine.MissingStart:
 		errs = append(errs, fmt.Errorf("on_missing: %s makes no sense for a start", r.OnMissing))
+	case r.Signal == "" && r.OnTerminal != "" && r.OnTerminal != engine.TerminalStart:
+		errs = append(errs, fmt.Errorf("on_terminal: %s makes no sense for a start: the key of an instance that has ended is free again", r.OnTerminal))
 	}
 	return errors.Join(errs...)
 }

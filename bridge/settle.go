@@ -3,10 +3,10 @@ package bridge
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/subjects"
 )
 
 // A message that failed comes again after a delay that doubles; never at once, which would be a storm.
@@ -120,21 +120,15 @@ func decide(r engine.Receipt) decision {
 	case engine.Dropped:
 		return decision{fate: fateDropped}
 	case engine.Conflict:
-		return decision{fate: fateConflict, reason: prefixed(conflictPrefix, r.Reason)}
+		return decision{fate: fateConflict, reason: subjects.ReasonConflict + r.Reason}
 	case engine.NoTarget:
-		return decision{fate: fateDeadLettered, reason: prefixed("no_target: ", r.Reason)}
+		return decision{fate: fateDeadLettered, reason: subjects.ReasonNoTarget + r.Reason}
 	case engine.Refused:
 		return decision{fate: fateDeadLettered, reason: "refused: " + r.Reason}
 	default:
 		return decision{fate: fateRetried, reason: r.Reason}
 	}
 }
-
-// conflictPrefix begins the reason of a dead letter that is a conflict.
-const conflictPrefix = "conflict: "
-
-// prefixed makes a reason begin with what tools look for.
-func prefixed(prefix, reason string) string { return prefix + strings.TrimPrefix(reason, prefix) }
 
 // severity orders fates by how much they ask for; among the harmless, a fact says more than its absence.
 func severity(f fate) int {

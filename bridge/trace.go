@@ -208,7 +208,7 @@ func (t *Tracer) deadLettered(ctx context.Context, rt *route, m *message, trace 
 		if meta, err := letter.Metadata(); err == nil {
 			trace.At = meta.Timestamp
 		}
-		if strings.HasPrefix(trace.Reason, conflictPrefix) {
+		if strings.HasPrefix(trace.Reason, subjects.ReasonConflict) {
 			trace.Fate = FateConflict
 		}
 		return true

@@ -15,9 +15,6 @@ import (
 	"github.com/pointsman/pointsman/internal/store"
 )
 
-// maxScopes is how many key locks one transaction takes; the server's lock table is finite.
-const maxScopes = 200
-
 // Accept takes a batch in and says what became of each. Whatever a receipt says has been committed, so its message may be acked.
 // An error means that the database could not be asked, or not to the end: some may have been taken in, and the whole batch can be
 // given again, because what was taken in then is a duplicate.
@@ -35,13 +32,17 @@ func (c *Client) Accept(ctx context.Context, batch []Intake) ([]Receipt, error) 
 }
 
 // AcceptTx is Accept inside a transaction of the caller's, which must be READ COMMITTED. All or nothing: an intake that cannot be
-// stored fails the transaction. [Client.Wake] after the commit spares the worker's poll interval.
+// stored fails the transaction, and so do more than 200 different keys: each is locked until the end of it. [Client.Wake] after the commit
+// spares the worker's poll interval.
 func (c *Client) AcceptTx(ctx context.Context, tx pgx.Tx, batch []Intake) ([]Receipt, error) {
 	st, err := c.store.InTx(ctx, tx)
 	if err != nil {
 		return nil, err
 	}
 	a := newAcceptance(ctx, st, batch)
+	if err := a.lock(); err != nil {
+		return nil, err
+	}
 	if err := a.run(a.slow); err != nil {
 		return nil, fmt.Errorf("accept: %w", err)
 	}
@@ -98,6 +99,8 @@ type acceptance struct {
 	receipts []Receipt
 	signals  []store.Signal
 	same     [][]int // of each first, the later ones with its target and dedup key
+	paired   map[int]Ref
+	locked   bool // the locks of all keys are held
 	queues   []string
 	ordered  bool // what is locked for now fails the batch, where else it would fall behind
 }
@@ -119,7 +122,7 @@ func newAcceptance(ctx context.Context, st *store.Store, batch []Intake) *accept
 		if batch[i].DedupKey == "" {
 			continue
 		}
-		key := once{batch[i].To, batch[i].Name == "", batch[i].DedupKey}
+		key := once{batch[i].To.named(), batch[i].Name == "", batch[i].DedupKey}
 		if first, ok := seen[key]; ok {
 			a.same[first] = append(a.same[first], i)
 			a.receipts[i].Result = Duplicate // of what the first comes to; says for now that it is not to be sent
@@ -189,11 +192,14 @@ func (in *Intake) signal() store.Signal {
 
 // run sends what has no receipt yet, by project: one statement is for one project. What a batch repeats may need a second turn.
 func (a *acceptance) run(send func(project string, items []int) error) error {
+	if err := a.pair(); err != nil {
+		return err
+	}
 	for {
 		groups := map[string][]int{}
 		for i := range a.batch {
 			if a.receipts[i].Result == "" {
-				p := a.batch[i].project()
+				p := a.project(i)
 				groups[p] = append(groups[p], i)
 			}
 		}
@@ -222,7 +228,7 @@ func (a *acceptance) take(project string, items []int) error {
 		rest = append(rest, missed...)
 	}
 	slices.Sort(rest)
-	for chunk := range slices.Chunk(rest, maxScopes) {
+	for chunk := range a.chunks(rest) {
 		if _, err := a.bisect(chunk, func(items []int) ([]int, error) { return nil, a.slow(project, items) }); err != nil {
 			return err
 		}
@@ -243,7 +249,7 @@ func (a *acceptance) takeInOrder(project string, items []int) error {
 			rest = append(rest, missed...)
 		}
 		slices.Sort(rest)
-		for chunk := range slices.Chunk(rest, maxScopes) {
+		for chunk := range a.chunks(rest) {
 			if err := a.slow(project, chunk); err != nil {
 				return nil, err
 			}
@@ -262,11 +268,11 @@ func (a *acceptance) split(items []int) (fast, slow []int) {
 	again := map[Ref]bool{}
 	for _, i := range items {
 		if a.signals[i].Recheck {
-			again[a.batch[i].To] = true
+			again[a.to(i)] = true
 		}
 	}
 	for _, i := range items {
-		if a.batch[i].Name == "" || again[a.batch[i].To] {
+		if a.batch[i].Name == "" || again[a.to(i)] {
 			slow = append(slow, i)
 		} else {
 			fast = append(fast, i)
@@ -318,10 +324,10 @@ func (a *acceptance) fast(project string, byID bool, items []int) (missed []int,
 	return missed, nil
 }
 
-// part are the items whose target is named by id, or by key.
+// part are the items that go by id, or by key.
 func (a *acceptance) part(items []int, byID bool) (part []int) {
 	for _, i := range items {
-		if (a.batch[i].To.id != uuid.Nil) == byID {
+		if (a.to(i).id != uuid.Nil) == byID {
 			part = append(part, i)
 		}
 	}
@@ -354,7 +360,7 @@ func (a *acceptance) delivered(i int, d store.Delivery) {
 }
 
 func (a *acceptance) conflict(i int) string {
-	return fmt.Sprintf("conflict: the dedup key %q was used before with another name or body", a.batch[i].DedupKey)
+	return fmt.Sprintf("the dedup key %q was used before with another name or body", a.batch[i].DedupKey)
 }
 
 // settle writes the receipt of an item, and of those that repeat it.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
-
 	"github.com/pointsman/pointsman/internal/store"
 )
 
@@ -15,15 +13,12 @@ func (c *Client) AcceptAll(ctx context.Context, batch []Intake) ([]Receipt, erro
 	if len(batch) > maxScopes {
 		return nil, &InvalidError{Field: "items", Reason: fmt.Sprintf("are %d: at most %d can be all or nothing", len(batch), maxScopes)}
 	}
-	var scopes []uuid.UUID
-	for _, in := range batch {
-		if in.To.key != "" {
-			scopes = append(scopes, store.KeyScope(in.project(), in.To.key))
-		}
-	}
 	var a *acceptance
-	err := c.store.InScopes(ctx, scopes, func(tx *store.Store) error {
+	err := c.store.InScopes(ctx, nil, func(tx *store.Store) error {
 		a = newAcceptance(ctx, tx, batch)
+		if err := a.lock(); err != nil {
+			return err
+		}
 		if err := a.run(a.slow); err != nil {
 			return fmt.Errorf("accept: %w", err)
 		}

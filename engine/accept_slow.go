@@ -14,11 +14,9 @@ import (
 // stands.
 func (a *acceptance) slow(project string, items []int) error {
 	var scopes []uuid.UUID
-	for _, i := range items {
-		if key := a.batch[i].To.key; key != "" {
-			scopes = append(scopes, store.KeyScope(project, key))
-		} else if a.batch[i].Name == "" && a.batch[i].DedupKey != "" {
-			scopes = append(scopes, a.start(i).row().Scope(project))
+	if !a.locked {
+		for _, i := range items {
+			scopes = append(scopes, a.locks(i)...)
 		}
 	}
 	s := &slowAcceptance{acceptance: a, project: project, began: map[Ref]int{}, barred: map[Ref]string{}}
@@ -72,14 +70,21 @@ func (s *slowAcceptance) run(items []int) error {
 			signals = append(signals, i)
 		}
 	}
-	for _, byID := range []bool{false, true} {
-		missing, err := s.look(s.part(signals, byID), byID)
-		if err != nil {
-			return err
-		}
-		if err := s.decide(missing, byID); err != nil {
-			return err
-		}
+	missing, err := s.look(s.part(signals, true), true)
+	if err != nil {
+		return err
+	}
+	ids, paired := s.unpair(missing)
+	if err := s.decide(ids, true); err != nil {
+		return err
+	}
+	byKey := append(s.part(signals, false), paired...)
+	slices.Sort(byKey)
+	if missing, err = s.look(byKey, false); err != nil {
+		return err
+	}
+	if err := s.decide(missing, false); err != nil {
+		return err
 	}
 	if err := s.hold(); err != nil {
 		return err
@@ -91,6 +96,18 @@ func (s *slowAcceptance) run(items []int) error {
 		return err
 	}
 	return s.hold()
+}
+
+// unpair tells the items by key from those by id: the instance that both named has ended, and another one may have the key.
+func (s *slowAcceptance) unpair(items []int) (ids, keys []int) {
+	for _, i := range items {
+		if s.batch[i].To.id != uuid.Nil {
+			ids = append(ids, i)
+		} else {
+			keys = append(keys, i)
+		}
+	}
+	return ids, keys
 }
 
 // look delivers again, and returns what still has no live target.
@@ -140,13 +157,13 @@ func (s *slowAcceptance) wantsStart(i int, d store.Delivery) bool {
 
 // startsBefore reports whether an earlier item of the batch starts the target of this one.
 func (s *slowAcceptance) startsBefore(i int) bool {
-	first, ok := s.began[s.batch[i].To]
+	first, ok := s.began[s.batch[i].To.named()]
 	return ok && first < i
 }
 
 func (s *slowAcceptance) startFor(i int) {
 	s.starts = append(s.starts, i)
-	if to := s.batch[i].To; to.key != "" {
+	if to := s.batch[i].To.named(); to.key != "" {
 		if first, ok := s.began[to]; !ok || i < first {
 			s.began[to] = i
 		}
@@ -160,22 +177,22 @@ func (s *slowAcceptance) turnAway(i int, d store.Delivery) {
 	switch {
 	case d.Verdict == store.Ended:
 		r.InstanceID, r.Ended = d.InstanceID, &Ended{ID: d.InstanceID, Status: Status(d.Status), At: d.EndedAt}
-		r.Reason = "no_target: " + (&NoTargetError{*r.Ended}).Error()
+		r.Reason = (&NoTargetError{*r.Ended}).Error()
 		if in.OnTerminal == TerminalDrop {
 			r.Result = Dropped
 		}
 	case in.OnMissing == MissingDrop:
 		r = Receipt{Result: Dropped}
 	case in.To.id != uuid.Nil:
-		r.Reason = fmt.Sprintf("no_target: there is no instance %s", in.To.id)
+		r.Reason = fmt.Sprintf("there is no instance %s", in.To.id)
 	case in.OnMissing == MissingHold:
 		s.holds = append(s.holds, i)
 		r = Receipt{Result: Held}
 	default:
-		r.Reason = fmt.Sprintf("no_target: nobody has the key %q", in.To.key)
+		r.Reason = fmt.Sprintf("nobody has the key %q", in.To.key)
 	}
-	if why := s.barred[in.To]; why != "" && r.Result == NoTarget {
-		r.Reason = "no_target: " + why
+	if why := s.barred[in.To.named()]; why != "" && r.Result == NoTarget {
+		r.Reason = why
 	}
 	s.settle(i, r)
 }
@@ -188,9 +205,10 @@ func (s *slowAcceptance) start() error {
 		rows[k] = s.acceptance.start(i).row()
 		if s.batch[i].Name != "" {
 			rows[k].DedupKey = "" // its signal is what the ledger knows it by
-		} else if rows[k].DedupKey != "" {
-			rows[k].Hash, rows[k].Source = s.signals[i].Hash, s.signals[i].Source
+			continue
 		}
+		g := &s.signals[i]
+		rows[k].Hash, rows[k].Source, rows[k].Recheck, rows[k].Settles = g.Hash, g.Source, g.Recheck, true
 	}
 	started, err := s.tx.Start(s.ctx, s.project, rows)
 	if err != nil {
@@ -199,7 +217,7 @@ func (s *slowAcceptance) start() error {
 	for k, i := range s.starts {
 		st := started[k]
 		if st.Unique {
-			s.barred[s.batch[i].To] = s.batch[i].Start.uniqueHeld(st.InstanceID)
+			s.barred[s.batch[i].To.named()] = s.batch[i].Start.uniqueHeld(st.InstanceID)
 		}
 		s.settled = append(s.settled, func() { s.queues = append(s.queues, st.Queue) })
 		if s.batch[i].Name == "" {

@@ -103,10 +103,10 @@ func TestAcceptResults(t *testing.T) {
 	equal(t, "results", results(rs), want)
 	equal(t, "instance", rs[0].InstanceID, live)
 	equal(t, "known signal", rs[2].SignalID, known.SignalID)
-	contains(t, "conflict", rs[3].Reason, `conflict: the dedup key "known" was used before`)
-	contains(t, "no target", rs[11].Reason, `no_target: nobody has the key "rejected"`)
-	contains(t, "ended", rs[12].Reason, "no_target: instance "+ended.String()+" is done since")
-	contains(t, "no instance", rs[13].Reason, "no_target: there is no instance")
+	contains(t, "conflict", rs[3].Reason, `the dedup key "known" was used before`)
+	contains(t, "no target", rs[11].Reason, `nobody has the key "rejected"`)
+	contains(t, "ended", rs[12].Reason, "instance "+ended.String()+" is done since")
+	contains(t, "no instance", rs[13].Reason, "there is no instance")
 	for _, i := range []int{12, 15} {
 		if e := rs[i].Ended; e == nil || e.ID != ended || e.Status != engine.StatusDone || e.At.IsZero() {
 			t.Errorf("%d: ended %+v", i, rs[i].Ended)

@@ -129,6 +129,7 @@ func get(ctx context.Context, st *store.Store, ref Ref) (Instance, error) {
 	var in store.Instance
 	var found bool
 	var err error
+	ref = ref.named()
 	if ref.key != "" {
 		in, found, err = st.GetByKey(ctx, ref.project, ref.key)
 	} else {

@@ -23,16 +23,23 @@ const (
 func (w *Worker) commitLoop(ctx context.Context, done <-chan struct{}) {
 	var aside sync.WaitGroup
 	defer aside.Wait()
+	commit := func(first finished) {
+		for over := &first; over != nil; {
+			var group []finished
+			group, over = w.group(*over)
+			w.commit(ctx, group, &aside)
+		}
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case first := <-w.outcomes:
-			w.commit(ctx, w.group(first), &aside)
+			commit(first)
 		case <-done:
 			select {
 			case first := <-w.outcomes:
-				w.commit(ctx, w.group(first), &aside)
+				commit(first)
 			default:
 				return
 			}
@@ -40,25 +47,29 @@ func (w *Worker) commitLoop(ctx context.Context, done <-chan struct{}) {
 	}
 }
 
-// group takes what waits, but no more effects than a transaction should lock keys for, and no more bytes than a message should have.
-func (w *Worker) group(first finished) []finished {
-	group := []finished{first}
-	effects, bytes := first.weight()
+// group takes what waits, but no more keys than a transaction should lock, and about as many other effects and bytes as it should have.
+// What came and is too much is over, and begins the next group.
+func (w *Worker) group(first finished) (group []finished, over *finished) {
+	group = []finished{first}
+	keys, effects, bytes := first.weight()
 	for len(group) < maxGroup && effects < maxScopes && bytes < maxGroupBytes {
 		select {
 		case f := <-w.outcomes:
+			k, e, b := f.weight()
+			if keys += k; keys > maxScopes {
+				return group, &f
+			}
 			group = append(group, f)
-			e, b := f.weight()
 			effects, bytes = effects+e, bytes+b
 		default:
-			return group
+			return group, nil
 		}
 	}
-	return group
+	return group, nil
 }
 
-// weight of an outcome: the instances that its effects may touch, and about how many bytes it has.
-func (f *finished) weight() (effects, bytes int) {
+// weight of an outcome: the keys that its effects need the locks of, the instances that these may touch, and about how many bytes it has.
+func (f *finished) weight() (keys, effects, bytes int) {
 	o := &f.outcome
 	bytes = len(o.State) + len(o.Result)
 	for _, e := range o.Events {
@@ -73,7 +84,7 @@ func (f *finished) weight() (effects, bytes int) {
 	for _, n := range o.Starts {
 		bytes += len(n.State)
 	}
-	return len(o.Signals) + len(o.Starts), bytes
+	return len(o.Scopes()), len(o.Signals) + len(o.Starts), bytes
 }
 
 // commit settles a group. An outcome that cannot be stored is found by halving; its instance fails with the reason. So is found one

@@ -93,14 +93,58 @@ func TestEffectsStayInTheProject(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	other := b.start(engine.NewInstance{Project: "other", Machine: "idle", CorrelationKey: "k"}).ID
-	b.serve(steps(t, map[string]step{"begin": to(engine.Done(nil).
-		Signal(engine.ByID(other), engine.Signal{Name: "s"}).Signal(engine.ByKey("other", "k"), engine.Signal{Name: "s"}).
-		Start(engine.NewInstance{Project: "other", Machine: "idle", CorrelationKey: "started"}))}))
+	s := engine.Signal{Name: "s"}
+	b.serve(define(t, engine.Definition[raw]{Retry: engine.RetryPolicy{MaxAttempts: 1}, Steps: map[string]step{
+		"begin": to(engine.Done(nil).Signal(engine.ByID(other), s).Signal(engine.ByKey("", "k"), s).Signal(engine.ByKey("mine", "k"), s).
+			Start(engine.NewInstance{Machine: "idle", CorrelationKey: "started"}).Start(engine.NewInstance{Project: "mine", Machine: "idle"})),
+		"signal": to(engine.Done(nil).Signal(engine.ByKey("other", "k"), s)),
+		"start":  to(engine.Done(nil).Start(engine.NewInstance{Project: "default", Machine: "idle"})),
+	}}))
 	b.ends(b.start(engine.NewInstance{Project: "mine", Machine: "m"}).ID, engine.StatusDone)
 	equal(t, "inbox of the other", b.get(other).InboxCount, 0)
 	equal(t, "started here", must(b.Get(t.Context(), engine.ByKey("mine", "started")))(t).Project, "mine")
 	equal(t, "dead letters", len(b.published(engine.PublishDeadLetter)), 1)
-	equal(t, "held here", b.count(`select count(*) from pointsman.held where project = 'mine' and key = 'k'`), 1)
+	equal(t, "held here", b.count(`select count(*) from pointsman.held where project = 'mine' and key = 'k'`), 2)
+	for step, why := range map[string]string{"signal": `signal s: is for the project "other"`, "start": `start of idle: is for the project "default"`} {
+		in := b.ends(b.start(engine.NewInstance{Project: "mine", Machine: "m", Start: step}).ID, engine.StatusFailed)
+		contains(t, step, in.LastError, why+`, and the effects of this instance are for its own, "mine"`)
+	}
+	equal(t, "started", b.count(`select count(*) from pointsman.instances where machine = 'idle'`), 3)
+}
+
+// One commit locks no more than 200 keys, and needs no lock for what has no key.
+func TestEffectsOnManyKeys(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	most, without := engine.Done(nil), engine.Done(nil)
+	for i := range engine.MaxEffectKeys {
+		most = most.Start(engine.NewInstance{Machine: "idle", CorrelationKey: fmt.Sprint(i)}).Signal(engine.ByKey("", fmt.Sprint(i)), engine.Signal{Name: "s"})
+	}
+	for range engine.MaxEffects {
+		without = without.Start(engine.NewInstance{Machine: "idle"})
+	}
+	more := most.Start(engine.NewInstance{Machine: "idle", DedupKey: "one more"})
+	b.serve(define(t, engine.Definition[raw]{Retry: engine.RetryPolicy{MaxAttempts: 1}, Steps: map[string]step{"begin": to(most), "without": to(without), "more": to(more)}}))
+	in := b.ends(b.start(engine.NewInstance{Machine: "m", Start: "more"}).ID, engine.StatusFailed)
+	contains(t, "more", in.LastError, "effects on 201 keys: at most 200")
+	equal(t, "started by a step that failed", b.count(`select count(*) from pointsman.instances where machine = 'idle'`), 0)
+	b.ends(b.begin("m", "").ID, engine.StatusDone)
+	equal(t, "with keys", b.count(`select count(*) from pointsman.instances where machine = 'idle' and correlation_key is not null`), engine.MaxEffectKeys)
+	equal(t, "signals", b.count(`select count(*) from pointsman.signals`), engine.MaxEffectKeys)
+	b.ends(b.start(engine.NewInstance{Machine: "m", Start: "without"}).ID, engine.StatusDone)
+	equal(t, "without", b.count(`select count(*) from pointsman.instances where machine = 'idle' and correlation_key is null`), engine.MaxEffects)
+}
+
+// A start that finds its key live is settled: the same start by a later step does nothing either, when the key is free again.
+func TestStartByAStepThatFindsItsKeyTaken(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	holder := b.begin("idle", "k").ID
+	b.serve(steps(t, map[string]step{"begin": to(engine.Done(nil).Start(engine.NewInstance{Machine: "idle", CorrelationKey: "k", DedupKey: "d"}))}))
+	b.ends(b.begin("m", "").ID, engine.StatusDone)
+	must(b.Cancel(t.Context(), engine.ByID(holder), ""))(t)
+	b.ends(b.begin("m", "").ID, engine.StatusDone)
+	equal(t, "instances", b.count(`select count(*) from pointsman.instances where machine = 'idle'`), 1)
 }
 
 // Instances that signal one another in the same groups, crosswise, do not deadlock, and no signal is lost.

@@ -18,13 +18,9 @@ type Ref struct {
 // ByID refers to the instance with this id, whatever its project.
 func ByID(id uuid.UUID) Ref { return Ref{id: id} }
 
-// ByKey refers to the live instance that holds this correlation key in the project ("" is the default project).
-func ByKey(project, key string) Ref {
-	if project == "" {
-		project = DefaultProject
-	}
-	return Ref{project: project, key: key}
-}
+// ByKey refers to the live instance that holds this correlation key in the project. "" is the default project; in an effect of a step it
+// is the project of the step's instance.
+func ByKey(project, key string) Ref { return Ref{project: project, key: key} }
 
 // In limits a reference by id to a project: another project's instance is not found by it. A reference by key has its project already.
 func (r Ref) In(project string) Ref {
@@ -35,7 +31,15 @@ func (r Ref) In(project string) Ref {
 }
 
 // Project of a reference by key; "" for a reference by id.
-func (r Ref) Project() string { return r.project }
+func (r Ref) Project() string { return r.named().project }
+
+// named is r with the project that it names outside of effects.
+func (r Ref) named() Ref {
+	if r.key != "" && r.project == "" {
+		r.project = DefaultProject
+	}
+	return r
+}
 
 // Key of a reference by key; "" for a reference by id.
 func (r Ref) Key() string { return r.key }

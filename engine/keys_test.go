@@ -202,6 +202,7 @@ func TestKeysAreChecked(t *testing.T) {
 	for field, n := range map[string]engine.NewInstance{
 		"partition_key": {Machine: "m", PartitionKey: "\x01"},
 		"unique_key":    {Machine: "m", UniqueKey: strings.Repeat("k", 513)},
+		"queue":         {Machine: "m", Queue: engine.OutboxQueue},
 		"unique_scope":  {Machine: "m", UniqueKey: "U", UniqueScope: []engine.Status{"sleeping"}},
 	} {
 		_, err := b.Start(t.Context(), n)

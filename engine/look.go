@@ -58,10 +58,13 @@ func (in *Intake) record(a store.Answer, hash uuid.UUID) Record {
 		r.Ended = &Ended{ID: a.Ended.ID, Status: Status(a.Ended.Status), At: a.Ended.EndedAt}
 	}
 	entry, own := a.Taken, Delivered
-	if entry == nil {
+	switch {
+	case entry == nil:
 		entry, own = a.Held, Held
-	} else if in.Start != nil && (in.Name == "" || entry.WithStart) {
+	case in.Start != nil && entry.WithStart:
 		own = Started
+	case in.Name == "":
+		own = Duplicate // of the start that had its key
 	}
 	if entry == nil {
 		r.Would = in.would(r)

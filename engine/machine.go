@@ -99,7 +99,7 @@ func Define[S any](d Definition[S]) (*Machine, error) {
 		d.Queue = DefaultQueue
 	}
 	d.Retry = d.Retry.withDefaults()
-	err := errors.Join(ident.Token("machine", d.Name), ident.Token("queue", d.Queue), d.checkSteps(), d.Retry.check())
+	err := errors.Join(ident.Token("machine", d.Name), ident.Queue("queue", d.Queue), d.checkSteps(), d.Retry.check())
 	if d.Version < 1 || d.Version > math.MaxInt32 {
 		err = errors.Join(err, &InvalidError{Field: "version", Reason: "is not between 1 and 2147483647"})
 	}

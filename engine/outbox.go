@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/pointsman/pointsman/internal/ident"
 )
 
 // Publication is a row of the outbox: something a committed transaction wants to be published.
@@ -50,4 +52,4 @@ type Outbox interface {
 }
 
 // OutboxQueue is what a [Waker] is poked with when the outbox has something new.
-const OutboxQueue = "_outbox"
+const OutboxQueue = ident.OutboxQueue

@@ -13,9 +13,11 @@ import (
 	"github.com/pointsman/pointsman/internal/store"
 )
 
-// How many effects one outcome may have, and of how many bytes.
+// How many effects one outcome may have, on how many keys, and of how many bytes. A key is one that a signal goes to or a start has, and
+// the dedup key of a start without; signals to ids and starts without any key are as many as there are effects.
 const (
 	MaxEffects     = 1000
+	MaxEffectKeys  = maxScopes
 	MaxEffectBytes = 32 << 20
 )
 
@@ -108,7 +110,7 @@ func (o Outcome) SetEvent(key string, value any) Outcome {
 	return o
 }
 
-// Signal sends a signal to another instance of the same project. One for a key that nobody has is held for an hour; one for an
+// Signal sends a signal to another instance of the same project; one of another project is an error of the step. A signal for a key that nobody has is held for an hour; one for an
 // instance that has ended becomes a dead letter.
 func (o Outcome) Signal(to Ref, s Signal) Outcome {
 	if to.key == "" && to.id == uuid.Nil {
@@ -121,7 +123,8 @@ func (o Outcome) Signal(to Ref, s Signal) Outcome {
 	return o
 }
 
-// Start starts another instance in the same project. Where its key is live nothing happens.
+// Start starts another instance in the same project; another project is an error of the step. Where its key is live, or its unique key is
+// held, nothing happens, also when a step with the same DedupKey asks for it again later.
 func (o Outcome) Start(n NewInstance) Outcome {
 	o.check(n.check())
 	o.starts = append(slices.Clip(o.starts), n)
@@ -149,6 +152,36 @@ func (o Outcome) Publish(subject string, data any, headers map[string][]string) 
 
 func (o *Outcome) effects() int {
 	return len(o.events) + len(o.publish) + len(o.signals) + len(o.starts)
+}
+
+// checkEffects: they are for the project of the instance, and for no more keys than its commit may lock.
+func (o *Outcome) checkEffects(project string) error {
+	elsewhere := func(what, other string) error {
+		return fmt.Errorf("%s: is for the project %q, and the effects of this instance are for its own, %q: leave the project out, or publish a message that a route of the other project reads", what, other, project)
+	}
+	keys := map[string]bool{}
+	for _, s := range o.signals {
+		if s.to.project != "" && s.to.project != project {
+			return elsewhere("signal "+s.signal.Name, s.to.project)
+		}
+		if s.to.key != "" {
+			keys["key "+s.to.key] = true
+		}
+	}
+	for _, n := range o.starts {
+		switch {
+		case n.Project != "" && n.Project != project:
+			return elsewhere("start of "+n.Machine, n.Project)
+		case n.CorrelationKey != "":
+			keys["key "+n.CorrelationKey] = true
+		case n.DedupKey != "":
+			keys["dedup "+n.DedupKey] = true
+		}
+	}
+	if len(keys) > MaxEffectKeys {
+		return fmt.Errorf("outcome %s: effects on %d keys: at most %d; leave the others to a later step", o.kind, len(keys), MaxEffectKeys)
+	}
+	return nil
 }
 
 func (o *Outcome) check(err error) {

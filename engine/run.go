@@ -104,7 +104,7 @@ func (w *Worker) execute(ctx context.Context, m *Machine, work *store.Work, v *V
 	o, state, err := w.callStep(ctx, m, work.Step, v)
 	w.metrics.stepSeconds.WithLabelValues(m.name, m.stepLabel(work.Step)).Observe(time.Since(begin).Seconds())
 	if err == nil {
-		err = m.checkOutcome(o)
+		err = m.checkOutcome(o, work.Project)
 	}
 	if err == nil {
 		return o, state, o.kind
@@ -131,8 +131,8 @@ func (w *Worker) callStep(ctx context.Context, m *Machine, step string, v *Visit
 	return m.run(ctx, step, v)
 }
 
-// checkOutcome finds what no commit could make sense of.
-func (m *Machine) checkOutcome(o Outcome) error {
+// checkOutcome finds what no commit could make sense of, for an instance of this project.
+func (m *Machine) checkOutcome(o Outcome, project string) error {
 	switch {
 	case o.err != nil:
 		return fmt.Errorf("outcome %s: %w", o.kind, o.err)
@@ -148,9 +148,11 @@ func (m *Machine) checkOutcome(o Outcome) error {
 		return fmt.Errorf("outcome %s: effects of %d bytes: at most %d", o.kind, o.bytes, MaxEffectBytes)
 	}
 	if o.step != "" {
-		return ident.Name("step", o.step)
+		if err := ident.Name("step", o.step); err != nil {
+			return err
+		}
 	}
-	return nil
+	return o.checkEffects(project)
 }
 
 // failed is what an error comes to: the machine's handler, or its retry policy.
@@ -158,7 +160,7 @@ func (w *Worker) failed(ctx context.Context, m *Machine, work *store.Work, v *Vi
 	if m.onError {
 		o, state, err := w.callHandler(ctx, m, v, cause)
 		if err == nil {
-			err = m.checkOutcome(o)
+			err = m.checkOutcome(o, work.Project)
 		}
 		if err != nil {
 			return Stop(fmt.Sprintf("the error handler failed: %v; it was called for: %v", err, cause)), nil
@@ -214,13 +216,16 @@ func (w *Worker) settle(m *Machine, work *store.Work, v *Visit[json.RawMessage],
 	}
 	for i, n := range o.starts {
 		n.Project = work.Project
+		visited := n.DedupKey == ""
 		if full, err := n.withDefaults(); err == nil {
 			n = full
 		}
-		if n.DedupKey == "" {
+		if visited {
 			n.DedupKey = effectKey(work, "start", i)
 		}
-		row.Starts = append(row.Starts, n.row())
+		start := n.row()
+		start.Visited, start.Settles = visited, true
+		row.Starts = append(row.Starts, start)
 	}
 	return row
 }

@@ -64,7 +64,7 @@ func checkRef(to Ref) error {
 	if to.key == "" {
 		return nil
 	}
-	if err := ident.Token("project", to.project); err != nil {
+	if err := ident.Token("project", to.named().project); err != nil {
 		return err
 	}
 	return ident.Key("correlation_key", to.key)

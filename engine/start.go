@@ -47,7 +47,7 @@ func (n NewInstance) check() error {
 		version = &InvalidError{Field: "version", Reason: "is not between 0 and 2147483647"}
 	}
 	return errors.Join(ident.Token("machine", n.Machine), version, optional(ident.Token, "project", n.Project), optional(ident.Name, "step", n.Start),
-		optional(ident.Token, "queue", n.Queue), optional(ident.Key, "correlation_key", n.CorrelationKey), optional(ident.Key, "dedup_key", n.DedupKey),
+		optional(ident.Queue, "queue", n.Queue), optional(ident.Key, "correlation_key", n.CorrelationKey), optional(ident.Key, "dedup_key", n.DedupKey),
 		optional(ident.Key, "partition_key", n.PartitionKey), optional(ident.Key, "unique_key", n.UniqueKey), n.checkUniqueScope(),
 		optional(ident.Key, "reply_to", n.ReplyTo), optional(ident.Key, "traceparent", n.Traceparent), checkJSON("state", n.State))
 }

@@ -67,7 +67,7 @@ func (cfg WorkerConfig) check() (err error) {
 		known[m.known()] = true
 	}
 	for queue, slots := range cfg.Queues {
-		err = errors.Join(err, ident.Token("queue", queue))
+		err = errors.Join(err, ident.Queue("queue", queue))
 		if slots < 1 {
 			err = errors.Join(err, fmt.Errorf("queue %s: %d slots: want 1 or more", queue, slots))
 		}

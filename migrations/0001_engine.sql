@@ -120,6 +120,9 @@ create table pointsman.ledger (
   primary key (scope, dedup)
 );
 
+-- Serves starts by messages: another delivery may have another dedup key, and without a correlation key so another scope.
+create index ledger_started on pointsman.ledger (source) where signal_id is null and source is not null;
+
 -- Signals for keys that nobody holds yet. With them the original message, for its dead letter.
 create table pointsman.held (
   id          bigint      generated always as identity primary key,

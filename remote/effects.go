@@ -62,15 +62,20 @@ func (s *object) id(name string) uuid.UUID {
 
 // start is one with the fields of POST /v1/instances.
 func (s *object) start() engine.NewInstance {
-	s.refuse("partition_key", "unique_key", "unique_scope")
 	if !s.has("machine") {
 		s.fail("machine", "is missing: want the name of the machine")
 	}
 	return engine.NewInstance{
 		Machine: s.checked("machine", ident.Token), Version: int(s.integer("version", 1, math.MaxInt32)), Start: s.checked("step", ident.Name),
-		CorrelationKey: s.checked("correlation_key", ident.Key), State: s.value("state"), Queue: s.checked("queue", ident.Token),
+		CorrelationKey: s.checked("correlation_key", ident.Key), State: s.value("state"), Queue: s.checked("queue", ident.Queue),
 		Priority: int16(s.integer("priority", math.MinInt16, math.MaxInt16)), RunAt: s.time("run_at"), ReplyTo: s.subject("reply_to", false),
+		PartitionKey: s.checked("partition_key", ident.Key), UniqueKey: s.checked("unique_key", ident.Key), UniqueScope: s.statuses("unique_scope"),
 	}
+}
+
+func (s *object) statuses(name string) (list []engine.Status) {
+	s.decode(name, "a list of statuses", &list)
+	return list
 }
 
 // subject is one that a message can be published to.

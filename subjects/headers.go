@@ -17,6 +17,12 @@ const (
 	HeaderOriginalMsgID = "Pointsman-Original-Msg-Id" // dead letter: its Nats-Msg-Id
 )
 
+// What the reason of a dead letter begins with that tools tell from others.
+const (
+	ReasonNoTarget = "no_target: "
+	ReasonConflict = "conflict: "
+)
+
 // Headers of NATS.
 const (
 	HeaderMsgID        = "Nats-Msg-Id"

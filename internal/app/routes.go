@@ -29,10 +29,21 @@ func bridgeRoutes(cfg *config.Config) ([]bridge.Route, error) {
 			routes[i].When = r.When.Source()
 		}
 		if s := r.Start; s != nil {
-			routes[i].Start = &bridge.Start{Machine: s.Machine, Version: s.Version, State: source(s.State), Queue: s.Queue, ReplyTo: source(s.ReplyTo)}
+			routes[i].Start = &bridge.Start{
+				Machine: s.Machine, Version: s.Version, State: source(s.State), Queue: s.Queue, ReplyTo: source(s.ReplyTo),
+				PartitionKey: source(s.PartitionKey), UniqueKey: source(s.UniqueKey), UniqueScope: statuses(s.UniqueScope),
+			}
 		}
 	}
 	return routes, nil
+}
+
+func statuses(names []string) []engine.Status {
+	all := make([]engine.Status, len(names))
+	for i, name := range names {
+		all[i] = engine.Status(name)
+	}
+	return all
 }
 
 func source(t *expr.Template) string {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/natsapi"
 	"github.com/pointsman/pointsman/subjects"
@@ -16,13 +17,15 @@ func startCommand(o *options) *cobra.Command {
 	n := o.connection()
 	var start api.NewInstance
 	var runAt, idempotency string
+	var scope []string
 	c := &cobra.Command{
 		Use: "start MACHINE [STATE]", Short: "Start an instance of a machine",
 		Long: `start creates an instance, which runs as soon as a worker has room. STATE is JSON, @FILE, or - for the standard input; without it,
-the state is {}. Its id is printed. A key that a live instance holds is a conflict, which names the holder.`,
+the state is {}. Its id is printed. A key that a live instance holds, or a unique key that is held, is a conflict, which names the holder.`,
 		Example: `  pointsman start order '{"amount": 42, "items": 1}' --key order-1001
   pointsman start order @order.json --idempotency-key checkout-77
-  pointsman start reminder --run-at 2030-01-02T15:04:05Z`,
+  pointsman start reminder --run-at 2030-01-02T15:04:05Z
+  pointsman start import @file.json --unique-key import-2030-01 --unique-scope runnable,executing,awaiting_signal,done`,
 		Args: args(cobra.RangeArgs(1, 2)), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			start.Machine = args[0]
@@ -35,6 +38,9 @@ the state is {}. Its id is printed. A key that a live instance holds is a confli
 					return usage(c, fmt.Errorf("--run-at %q: want a time as 2030-01-02T15:04:05Z", runAt))
 				}
 				start.RunAt = &at
+			}
+			for _, status := range scope {
+				start.UniqueScope = append(start.UniqueScope, engine.Status(status))
 			}
 			return n.run(c, func(ctx context.Context, s *session) error {
 				var in api.Instance
@@ -56,6 +62,9 @@ the state is {}. Its id is printed. A key that a live instance holds is a confli
 	f.StringVar(&start.Queue, "queue", "", "queue (default \"default\")")
 	f.Int16Var(&start.Priority, "priority", 0, "lower is earlier")
 	f.StringVar(&runAt, "run-at", "", "when it begins (default: now)")
+	f.StringVar(&start.PartitionKey, "partition-key", "", "of the instances with one, one executes at a time")
+	f.StringVar(&start.UniqueKey, "unique-key", "", "a second instance with it is a conflict while this one has a status of its scope")
+	f.StringSliceVar(&scope, "unique-scope", nil, "statuses, comma-separated (default: the live ones)")
 	f.StringVar(&start.ReplyTo, "reply-to", "", "subject that its outcome is published to, too")
 	f.StringVar(&idempotency, "idempotency-key", "", "a second start with the same one gives the first one's instance")
 	return n.add(c)

@@ -208,6 +208,10 @@ type RouteStart struct {
 	State   *expr.Template
 	Queue   string         // "": the machine's
 	ReplyTo *expr.Template // nil: nobody
+
+	PartitionKey *expr.Template // nil: none
+	UniqueKey    *expr.Template // nil: none
+	UniqueScope  []string       // statuses; none: the live ones
 }
 
 // Batch bounds how many messages are taken together, and how long one is waited for.

@@ -173,7 +173,7 @@ func (m *Machine) read(o *object) {
 	remote := o.child("remote")
 	remote.duration("timeout", &m.Remote.Timeout, shortest, longest)
 	remote.close()
-	o.token("queue", &m.Queue)
+	o.queue("queue", &m.Queue)
 	retry := o.child("retry")
 	retry.integer("max_attempts", &m.Retry.MaxAttempts, 1, math.MaxInt32)
 	retry.duration("initial", &m.Retry.Initial, 0, longest)
@@ -193,7 +193,7 @@ func (w *Worker) read(o *object) {
 	}
 	queues := o.child("queues")
 	for _, name := range queues.order {
-		if reason := reasonOf(ident.Token("", name)); reason != "" {
+		if reason := reasonOf(ident.Queue("", name)); reason != "" {
 			o.r.fail(queues.fields[name].key, queues.sub(name), "%s", reason)
 		}
 		if !queues.has(name) {

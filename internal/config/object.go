@@ -160,17 +160,16 @@ func (o *object) checked(name string, to *string, check func(string) string) {
 }
 
 // token reads a name that is a token of a subject.
-func (o *object) token(name string, to *string) {
-	o.read(name, "a name", func(text string) string {
-		*to = text
-		return reasonOf(ident.Token("", text))
-	})
-}
+func (o *object) token(name string, to *string) { o.named(name, to, ident.Token) }
 
-func (o *object) name(name string, to *string) {
+func (o *object) name(name string, to *string) { o.named(name, to, ident.Name) }
+
+func (o *object) queue(name string, to *string) { o.named(name, to, ident.Queue) }
+
+func (o *object) named(name string, to *string, check func(field, s string) error) {
 	o.read(name, "a name", func(text string) string {
 		*to = text
-		return reasonOf(ident.Name("", text))
+		return reasonOf(check("", text))
 	})
 }
 

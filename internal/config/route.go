@@ -1,6 +1,8 @@
 package config
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pointsman/pointsman/internal/expr"
@@ -127,7 +129,7 @@ func (t *Route) readFate(o *object) {
 	start.require("machine", "the name of the machine")
 	start.integer("version", &t.Start.Version, 1, 1<<31-1)
 	start.template("state", &t.Start.State)
-	start.token("queue", &t.Start.Queue)
+	start.queue("queue", &t.Start.Queue)
 	start.template("reply_to", &t.Start.ReplyTo)
 	start.literal("reply_to", t.Start.ReplyTo, func(_, s string) error {
 		if err := subjects.ValidSubject(s); err != nil {
@@ -135,9 +137,28 @@ func (t *Route) readFate(o *object) {
 		}
 		return nil
 	})
+	start.template("partition_key", &t.Start.PartitionKey)
+	start.literal("partition_key", t.Start.PartitionKey, ident.Key)
+	start.template("unique_key", &t.Start.UniqueKey)
+	start.literal("unique_key", t.Start.UniqueKey, ident.Key)
+	t.Start.readUniqueScope(start)
 	start.close()
 	if t.Start.State == nil {
 		t.Start.State = wholePayload
+	}
+}
+
+func (s *RouteStart) readUniqueScope(o *object) {
+	statuses := []string{"runnable", "executing", "awaiting_signal", "done", "failed", "canceled"}
+	for _, i := range o.list("unique_scope") {
+		status, ok := o.r.text(i.node, i.path, "a status")
+		if ok && !slices.Contains(statuses, status) {
+			o.r.fail(i.node, i.path, "is %q, want one of %s", status, strings.Join(statuses, ", "))
+		}
+		s.UniqueScope = append(s.UniqueScope, status)
+	}
+	if o.has("unique_scope") && !o.has("unique_key") {
+		o.fail("unique_scope", "is of no unique_key: add one, or remove it")
 	}
 }
 
@@ -172,6 +193,12 @@ func (t *Route) check(o *object) {
 		t.OnMissing = Start
 	default:
 		t.OnMissing = Hold
+	}
+	if alone && o.has("on_terminal") && t.OnTerminal != Start {
+		o.fail("on_terminal", "is %s, and a route with start and no signal starts, also when the last instance with the key has ended: leave it out, or add a signal", t.OnTerminal)
+	}
+	if alone {
+		t.OnTerminal = Start
 	}
 	if o.has("hold_for") && t.OnMissing != Hold {
 		o.fail("hold_for", "is set and on_missing is %s, so nothing is held: remove one", t.OnMissing)

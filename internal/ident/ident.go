@@ -58,6 +58,17 @@ func Name(field, s string) error { return name(field, s, true) }
 // The error is an [*Error].
 func Token(field, s string) error { return name(field, s, false) }
 
+// OutboxQueue is what programs poke one another with when the outbox has something new. No queue of instances has this name.
+const OutboxQueue = "_outbox"
+
+// Queue checks the name of a queue: a [Token] that is not [OutboxQueue]. The error is an [*Error].
+func Queue(field, s string) error {
+	if s == OutboxQueue {
+		return &Error{field, quote(s) + " is pointsman's own: choose another name"}
+	}
+	return Token(field, s)
+}
+
 func name(field, s string, dots bool) error {
 	allowed := "letters, digits and _ - : ."
 	if !dots {

@@ -70,3 +70,16 @@ func TestNameAndToken(t *testing.T) {
 		wantReason(t, "Token "+quote(c.s), Token("field", c.s), c.token)
 	}
 }
+
+func TestQueue(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, want string }{
+		{"default", ""},
+		{"_other", ""},
+		{"_outbox", "is pointsman's own: choose another name"},
+		{"a.b", "has a '.'"},
+		{"", "is empty"},
+	} {
+		wantReason(t, c.name, Queue("field", c.name), c.want)
+	}
+}

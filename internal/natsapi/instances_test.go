@@ -329,3 +329,39 @@ func listed(page api.Page[api.Instance]) (ids []string) {
 	}
 	return ids
 }
+
+// A start has a partition key and a unique key. Who has the unique key is named to the next one.
+func testKeys(b *bundle) {
+	request := api.NewInstance{Machine: "once", CorrelationKey: "keys", PartitionKey: "keys-p", UniqueKey: "keys-u", UniqueScope: []engine.Status{"done", "awaiting_signal", "executing", "runnable"}}
+	var in api.Instance
+	b.ask(natsapi.VerbStart, request, &in)
+	scope := "[runnable executing awaiting_signal done]"
+	equal(b, "started", fmt.Sprint(text(in.PartitionKey), " ", text(in.UniqueKey), " ", in.UniqueScope), "keys-p keys-u "+scope)
+	b.becomes(in.ID, engine.StatusAwaiting)
+
+	request.CorrelationKey = "keys-2"
+	holds := b.refused(api.CodeConflict, natsapi.VerbStart, request)
+	equal(b, "holder", fmt.Sprint(holds.Details["instance_id"]), in.ID)
+	equal(b, "message", holds.Message, `the unique key "keys-u" is held by instance `+in.ID)
+	var results api.Results
+	b.ask(natsapi.VerbStart, []api.NewInstance{request, {Machine: "once", CorrelationKey: "keys-3", UniqueKey: "keys-v"}}, &results)
+	equal(b, "holder", fmt.Sprint(results.Results[0].Error.Code, results.Results[0].Error.Details["instance_id"]), "conflict"+in.ID)
+	equal(b, "other", results.Results[1].Result, "started")
+
+	b.ask(natsapi.VerbSignal, api.NewSignal{InstanceID: in.ID, Name: "item"}, nil)
+	got := b.becomes(in.ID, engine.StatusDone)
+	equal(b, "got", fmt.Sprint(text(got.PartitionKey), " ", text(got.UniqueKey), " ", got.UniqueScope), "keys-p keys-u "+scope)
+	_ = b.refused(api.CodeConflict, natsapi.VerbStart, request)
+	var page api.Page[api.Instance]
+	b.ask(natsapi.VerbList, api.ListRequest{CorrelationKey: "keys"}, &page)
+	equal(b, "listed", fmt.Sprint(len(page.Items), text(page.Items[0].PartitionKey), text(page.Items[0].UniqueKey), page.Items[0].UniqueScope), "1keys-pkeys-u"+scope)
+
+	for field, n := range map[string]api.NewInstance{
+		"partition_key": {Machine: "once", PartitionKey: "a\nb"}, "unique_key": {Machine: "once", UniqueKey: strings.Repeat("u", 513)},
+		"unique_scope": {Machine: "once", UniqueScope: []engine.Status{"done"}}, "queue": {Machine: "once", Queue: engine.OutboxQueue},
+	} {
+		if e := b.refused(api.CodeInvalid, natsapi.VerbStart, n); !strings.HasPrefix(e.Message, field+": ") {
+			b.Errorf("%s: %s", field, e.Message)
+		}
+	}
+}

@@ -192,5 +192,16 @@ func testRoutesTest(b *bundle) {
 	r := out.Routes[0]
 	equal(b, "details", fmt.Sprint(text(r.Signal), text(r.DedupKey), string(r.Payload), text(r.Targets[0].CorrelationKey), text(r.Targets[0].InstanceID)), fmt.Sprint("item", "ORDERS:d1", `{"sku":"cup"}`, "dry", in.ID))
 	b.ask(natsapi.VerbRoutesTest, api.TestRequest{Subject: "orders.dry.nothing"}, &out)
-	equal(b, "nobody reads it", fmt.Sprint(len(out.Routes), out.Routes[0].Matched), fmt.Sprint(7, false))
+	equal(b, "nobody reads it", fmt.Sprint(len(out.Routes), out.Routes[0].Matched), fmt.Sprint(8, false))
+}
+
+// A route gives what it starts its keys. A message whose unique key is held is a duplicate, one without it a dead letter.
+func testKeysOfRoute(b *bundle) {
+	started := b.fate(b.publish("orders.nightly.import", `{"tenant": "t1"}`), "started")
+	in := b.becomes(text(started.InstanceID), engine.StatusAwaiting)
+	equal(b, "keys", fmt.Sprint(text(in.PartitionKey), " ", text(in.UniqueKey), " ", in.UniqueScope), "t1 import-nightly [runnable executing awaiting_signal done]")
+	second := b.fate(b.publish("orders.nightly.import", `{"tenant": "t2"}`), "duplicate")
+	equal(b, "holder", text(second.InstanceID), in.ID)
+	poison := b.fate(b.publish("orders.weekly.import", `{"tenant": ""}`), "dead-lettered")
+	equal(b, "reason", strings.HasPrefix(text(poison.Reason), "start.partition_key: is empty"), true)
 }

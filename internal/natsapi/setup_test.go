@@ -30,6 +30,7 @@ routes:
   - {name: paid, stream: ORDERS, subject: orders.*.paid, when: payload.amount > 0, correlation_key: "{{subject[1]}}", signal: payment, on_missing: reject}
   - {name: notes, stream: ORDERS, subject: orders.*.note, correlation_key: "{{subject[1]}}", signal: note, on_missing: drop, on_terminal: drop}
   - {name: both, stream: ORDERS, subject: orders.*.both, correlation_key: "{{subject[1]}}", signal: item, on_missing: start, start: {machine: order}}
+  - {name: imports, stream: ORDERS, subject: orders.*.import, start: {machine: once, partition_key: "{{payload.tenant}}", unique_key: "import-{{subject[1]}}", unique_scope: [runnable, executing, awaiting_signal, done]}}
   - {name: idle, stream: ORDERS, subject: orders.*.idle, correlation_key: "{{subject[1]}}", signal: item, paused: true}
 `
 
@@ -43,7 +44,7 @@ func TestService(t *testing.T) {
 	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}}, machine, once(t))
 	for name, test := range map[string]func(*bundle){
 		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Atomic": testAtomic, "List": testList, "ListPages": testListPages, "Projects": testProjects,
-		"Wait": testWait, "Idempotency": testIdempotency, "Inbox": testInbox, "Held": testHeld, "DeadLetters": testDeadLetters, "Fates": testFates,
+		"Wait": testWait, "Idempotency": testIdempotency, "Inbox": testInbox, "Keys": testKeys, "KeysOfRoute": testKeysOfRoute, "Held": testHeld, "DeadLetters": testDeadLetters, "Fates": testFates,
 		"MessageByID": testMessageByID, "NoSuchMessage": testNoSuchMessage, "RoutesTest": testRoutesTest, "BadBodies": testBadBodies, "Discovery": testDiscovery, "LargeAnswers": testLargeAnswers,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,17 +23,15 @@ type effects struct {
 	starts      []NewInstance
 }
 
-// scopes of the keys that the effects name, in the project of the instance.
-func (o *Outcome) scopes() (scopes []uuid.UUID) {
+// Scopes of the keys that the effects name, in the project of the instance: those whose locks the commit needs.
+func (o *Outcome) Scopes() (scopes []uuid.UUID) {
 	for _, g := range o.Signals {
 		if g.Key != "" {
 			scopes = append(scopes, KeyScope(o.Project, g.Key))
 		}
 	}
 	for _, n := range o.Starts {
-		if scope := n.Scope(o.Project); scope != uuid.Nil {
-			scopes = append(scopes, scope)
-		}
+		scopes = append(scopes, n.Locks(o.Project)...)
 	}
 	return scopes
 }
@@ -44,7 +42,7 @@ func (o *Outcome) scopes() (scopes []uuid.UUID) {
 func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArrays, g Group, settled *Settled) error {
 	var scopes []uuid.UUID
 	for i := range os {
-		scopes = append(scopes, os[i].scopes()...)
+		scopes = append(scopes, os[i].Scopes()...)
 	}
 	return s.inTx(ctx, func(tx *Store) error {
 		if len(scopes) > 0 {
@@ -191,9 +189,9 @@ func (s *Store) bury(ctx context.Context, project string, byID bool, missing []S
 		case v.Verdict == Missing && !byID:
 			holds = append(holds, Hold{Signal: missing[i], For: HoldEffects, Original: &Original{Route: EffectsRoute}, Body: missing[i].Payload})
 		case v.Verdict == Missing:
-			dead = append(dead, effectDeadLetter(missing[i], project, "no_target: there is no instance "+missing[i].ID.String()))
+			dead = append(dead, effectDeadLetter(missing[i], project, "there is no instance "+missing[i].ID.String()))
 		case v.Verdict == Ended:
-			dead = append(dead, effectDeadLetter(missing[i], project, "no_target: instance "+v.InstanceID.String()+" is "+v.Status+" since "+v.EndedAt.UTC().Format(time.RFC3339)))
+			dead = append(dead, effectDeadLetter(missing[i], project, "instance "+v.InstanceID.String()+" is "+v.Status+" since "+v.EndedAt.UTC().Format(time.RFC3339)))
 		}
 	}
 	if err := s.Hold(ctx, project, holds); err != nil {
@@ -220,8 +218,9 @@ type DeadLetter struct {
 	Body    []byte
 }
 
-func effectDeadLetter(g Signal, project, reason string) DeadLetter {
-	headers := map[string][]string{subjects.HeaderReason: {reason}, subjects.HeaderSubject: {"signal." + g.Name}}
+// effectDeadLetter is of a signal without a target.
+func effectDeadLetter(g Signal, project, why string) DeadLetter {
+	headers := map[string][]string{subjects.HeaderReason: {subjects.ReasonNoTarget + why}, subjects.HeaderSubject: {"signal." + g.Name}}
 	if g.Key != "" {
 		headers[subjects.HeaderCorrelationKey] = []string{g.Key}
 	} else {

@@ -33,7 +33,7 @@ type Entry struct {
 	Hash       uuid.UUID
 	Source     *uuid.UUID
 	At         time.Time
-	WithStart  bool // it was taken in by the transaction that made its instance
+	WithStart  bool // it was taken in by the transaction that made its instance; of a start whose instance is deleted, too
 }
 
 // Holder is an instance that has, or had, a key.
@@ -89,7 +89,8 @@ func (a *Answer) scan(r pgx.Rows) error {
 	return nil
 }
 
-// fateText ($1 project, $2 key, $3 id, $4 scope, $5 dedup, $6 source). A source is looked for among what its key or instance ever got.
+// fateText ($1 project, $2 key, $3 id, $4 scope, $5 dedup, $6 source). A source is looked for among what its key or instance ever got, one of a start
+// without a key among all starts.
 const fateText = `
 with /* fate */ holder as materialized (
   (select id, scope, live, status, finished_at from pointsman.instances where $2 <> '' and project = $1 and correlation_key = $2 and live)
@@ -103,6 +104,8 @@ with /* fate */ holder as materialized (
   (select l.* from pointsman.ledger l, ledgers where l.scope = ledgers.scope and l.dedup = $5)
   union all
   (select l.* from pointsman.ledger l, ledgers where $6::uuid is not null and l.scope = ledgers.scope and l.source = $6)
+  union all
+  (select l.* from pointsman.ledger l where $2 = '' and $4 is not null and l.source = $6 and l.signal_id is null)
   limit 1
 ), kept as (
   (select * from pointsman.held where project = $1 and key = $2 and dedup = $5)
@@ -110,6 +113,6 @@ with /* fate */ holder as materialized (
   (select * from pointsman.held where $6::uuid is not null and project = $1 and key = $2 and source = $6)
   limit 1
 )
-select 'taken', t.instance_id, t.hash, t.source, t.signal_id, t.at, (select i.inserted_at = t.at from pointsman.instances i where i.id = t.instance_id), null::text from taken t
+select 'taken', t.instance_id, t.hash, t.source, t.signal_id, t.at, coalesce((select i.inserted_at = t.at from pointsman.instances i where i.id = t.instance_id), t.signal_id is null), null::text from taken t
 union all select 'held', null, k.hash, k.source, null, k.inserted_at, null, null from kept k
 union all (select case when live then 'live' else 'ended' end, id, null, null, null, finished_at, null, status from holder order by live desc limit 1)`

@@ -147,6 +147,25 @@ func fresh(n int, key string) NewInstance {
 	return in
 }
 
+// ofMessage is a start that a message asks for.
+func ofMessage(n NewInstance, seq uint64, dedup string) NewInstance {
+	source := Source("r", "S", time.Unix(1, 0), seq)
+	n = deduped(n, dedup)
+	n.Source, n.Settles = &source, true
+	return n
+}
+
+// cameAgain is a start by a message that is redelivered.
+func cameAgain(n NewInstance) NewInstance {
+	n.Recheck = true
+	return n
+}
+
+func withUnique(n NewInstance, key string) NewInstance {
+	n.UniqueKey, n.UniqueScope = key, ScopeRunnable|ScopeExecuting|ScopeAwaiting
+	return n
+}
+
 // of is what the step of instance n came to under a lease, at the rev that scenarios begin with.
 func of(n, token int, kind string) Outcome {
 	return Outcome{ID: u(n), Project: project, Token: u(token), Kind: kind, Ran: "begin", Progress: kind != OutcomeReplay}
@@ -184,6 +203,22 @@ func working(n int) op {
 		var os []Outcome
 		for _, w := range works {
 			os = append(os, consuming(await(w, "signal/pay"), w))
+		}
+		_, err = s.tryCommit(ctx, os...)
+		return err
+	}
+}
+
+// ending picks at most n and ends them.
+func ending(n int) op {
+	return func(ctx context.Context, s *Store) error {
+		works, err := s.Pick(ctx, queue, "", "w", known, n, time.Hour)
+		if err != nil || len(works) == 0 {
+			return err
+		}
+		var os []Outcome
+		for _, w := range works {
+			os = append(os, outcome(w, OutcomeDone))
 		}
 		_, err = s.tryCommit(ctx, os...)
 		return err

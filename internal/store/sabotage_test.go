@@ -75,6 +75,7 @@ func sabotages() []sabotage {
 	sweepLeases := func(t *texts) *string { return &t.sweepLeases }
 	pick := func(t *texts) *string { return &t.pickKeyed }
 	guard := func(t *texts) *string { return &t.guard }
+	start := func(t *texts) *string { return &t.start }
 	const nothing = `select $1::uuid[] where false`
 	return []sabotage{
 		{
@@ -86,7 +87,7 @@ func sabotages() []sabotage {
 		{"timer sweep goes by instance and rev alone", edits(sweepTimers, "(lk.parked or lk.delayed) and not lk.paused and lk.live", "true"), []string{"deliver / timer sweep", "deliver / timer sweep / work, work"}},
 		{
 			"no key locks", edits(func(t *texts) *string { return &t.lockScopes }, "", `select 1 from unnest($1::bigint[]) h`),
-			[]string{"hold / start", "hold / hold, one dedup / start", "effect to nobody / start", "start / start, one dedup, no key"},
+			[]string{"hold / start", "hold / hold, one dedup / start", "effect to nobody / start", "start / start, one dedup, no key", "start by a message / redelivery under another dedup, no key"},
 		},
 		{"effect targets are not locked with the own rows", edits(commit, "any($17)", "any($2) and $17::uuid[] is not null"), []string{"effects, crossing", "effects by id, crossing", "effects, crossing, both end"}},
 		{"leases to drop are not locked with the own ones", edits(commit, "any($1::uuid[] || $18::uuid[]) order", "any($1::uuid[]) order"), []string{"commit that drops another lease / sweep of it / deliver"}},
@@ -114,7 +115,15 @@ func sabotages() []sabotage {
 			[]string{"cancel of the holder / late commit / pick", "lease sweep / cancel of the holder / pick-loser"},
 		},
 		{"pick locks no instance whose unique key it moves", edits(pick, " for no key update of i skip locked", ""), []string{"cancel / pick, unique while executing"}},
-		{"a start takes its unique key for granted", edits(func(t *texts) *string { return &t.start }, "and not barred", ""), []string{"start / start, one unique key"}},
+		{
+			"a start by a message goes by its dedup key alone", edits(start, "l.source = inp.source and l.signal_id is null", "false"),
+			[]string{
+				"start by a message / redelivery under another dedup, no key", "start by a message / redelivery under another dedup / work to the end",
+				"end / start by a message, redelivery", "end / start by a message, redelivery, one unique key",
+			},
+		},
+		{"a start by a message whose key is taken is not settled", edits(start, "c.settles and c.dup is null", "false"), []string{"end / start by a message, redelivery", "end / start by a message, redelivery, one unique key"}},
+		{"a start takes its unique key for granted", edits(start, "and not barred", ""), []string{"start / start, one unique key"}},
 		{"deliver wakes into and out of unique scopes by itself", edits(func(t *texts) *string { return &t.deliverKey }, wakeMoves, "false"), []string{"wake into a unique scope / deliver", "wake out of a unique scope / newcomer"}},
 		{"unique keys are given up before others are taken", []edit{
 			{guard, "taken as (", "early as (delete from unique_keys k using moved m where m.leaves and k.project = m.project and k.key = m.unique_key and k.instance_id = m.id returning 1), taken as ("},

@@ -25,7 +25,7 @@ func TestInterleavings(t *testing.T) {
 }
 
 func scenarios() (all []scenario) {
-	for _, part := range [][]scenario{deliveries(), slowDeliveries(), sweeps(), starts(), ends(), effectScenarios(), partitions(), uniques(), aheads(), fences()} {
+	for _, part := range [][]scenario{deliveries(), slowDeliveries(), sweeps(), starts(), messageStarts(), ends(), effectScenarios(), partitions(), uniques(), aheads(), fences()} {
 		all = append(all, part...)
 	}
 	return all
@@ -126,6 +126,24 @@ func starts() []scenario {
 		{"expire held / expire held / hold", onHold(1, expired, "d1"), together(expiringHeld, expiringHeld, delivering(pay(1, "d1"))), ""},
 		{"end / redelivery / start", leased(90, valid, 1) + inbox(1, 500, "d1"), together(committing(of(1, 90, OutcomeDone)), delivering(pay(1, "d1")), starting(fresh(2, "k1"))), `select 1 from pointsman.held`},
 		{"end / redelivered start", leased(90, valid, 1) + startedBy(1, "s"), together(committing(of(1, 90, OutcomeDone)), starting(deduped(fresh(2, "k1"), "s"))), one},
+	}
+}
+
+// messageStarts are starts by messages that come again, to another bridge, under another dedup key. The third instance is that of the
+// redelivery, and one too many.
+func messageStarts() []scenario {
+	first := func(key string) NewInstance { return ofMessage(fresh(2, key), 1, "s") }
+	anew := func(key string) NewInstance { return ofMessage(fresh(3, key), 1, "by now") }
+	const notTwice = `select 1 from pointsman.instances where id = '00000000-0000-7000-8000-000000000003'`
+	return []scenario{
+		{"start by a message / redelivery under another dedup, no key", "", together(starting(first("")), starting(anew(""))), one},
+		{"start by a message / redelivery under another dedup", "", together(starting(first("k2")), starting(anew("k2"))), one},
+		{"start by a message / redelivery under another dedup / work to the end", "", together(inTurn(starting(first("k2")), starting(anew("k2"))), ending(2)), notTwice},
+		{"end / start by a message, redelivery", leased(90, valid, 1), together(committing(of(1, 90, OutcomeDone)), inTurn(starting(first(key(1))), starting(anew(key(1))))), notTwice},
+		{
+			"end / start by a message, redelivery, one unique key", leased(90, valid, 1) + scopedUnique(1, uKey, 7),
+			together(committing(scoped(of(1, 90, OutcomeDone), 7)), inTurn(starting(withUnique(first("k2"), uKey)), starting(withUnique(anew("k2"), uKey)))), notTwice,
+		},
 	}
 }
 

@@ -94,9 +94,9 @@ func (f *fixture) begin(ns ...NewInstance) []Start {
 }
 
 func (s *Store) tryBegin(ctx context.Context, ns ...NewInstance) (started []Start, err error) {
-	scopes := make([]uuid.UUID, len(ns))
-	for i, n := range ns {
-		scopes[i] = n.Scope(project)
+	var scopes []uuid.UUID
+	for _, n := range ns {
+		scopes = append(scopes, n.Locks(project)...)
 	}
 	err = s.InScopes(ctx, scopes, func(tx *Store) (err error) {
 		started, err = tx.Start(ctx, project, ns)

@@ -28,6 +28,12 @@ type NewInstance struct {
 	DedupKey       string
 	Hash           uuid.UUID // with a DedupKey: of what the start says
 	Source         *uuid.UUID
+	Recheck        bool // Source may be in the ledger or the hold as a signal's
+	// Visited says that DedupKey is of a visit whose outcome this is an effect of: nobody else has it at the same time.
+	Visited bool
+	// Settles says that who asks will not try again where another has one of its keys: the ledger then names the holder, so that
+	// its DedupKey is a duplicate after the holder's end too.
+	Settles bool
 }
 
 // Scope of the ledger that a start's dedup key is in, and whose lock it runs under; Nil where it needs none.
@@ -43,6 +49,18 @@ func (n NewInstance) Scope(project string) uuid.UUID {
 	}
 }
 
+// Locks are the ledger scopes whose locks a start runs under. One of a message and without a key has two: the dedup key that makes its
+// scope may be mapped another way when the message comes again.
+func (n NewInstance) Locks(project string) (scopes []uuid.UUID) {
+	if scope := n.Scope(project); scope != uuid.Nil && (n.CorrelationKey != "" || !n.Visited) {
+		scopes = append(scopes, scope)
+	}
+	if n.CorrelationKey == "" && n.Source != nil {
+		scopes = append(scopes, *n.Source)
+	}
+	return scopes
+}
+
 // Start is the verdict on one start: Started, Duplicate, Conflict, or Taken: InstanceID has the key, or the id.
 type Start struct {
 	Verdict    Verdict
@@ -53,7 +71,7 @@ type Start struct {
 }
 
 // Start creates instances of one project, and gives them what is held for their keys. It runs in a transaction that holds the
-// locks of their scopes ([Store.LockScopes]).
+// locks of their scopes ([NewInstance.Locks], [Store.LockScopes]).
 func (s *Store) Start(ctx context.Context, project string, ns []NewInstance) ([]Start, error) {
 	out := make([]Start, len(ns))
 	first, again := splitStarts(project, ns)
@@ -131,6 +149,7 @@ func startArgs(project string, ns []NewInstance) []any {
 	partitions, uniques, uniqueScopes := make([]*string, n), make([]*string, n), make([]int16, n)
 	machines, steps, queues, states := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	versions, priorities, runAts := make([]int32, n), make([]int16, n), make([]*time.Time, n)
+	rechecks, settles := make([]bool, n), make([]bool, n)
 	for i, in := range ns {
 		instances[i], scopes[i], sources[i] = in.ID, in.Scope(project), in.Source
 		if scopes[i] == uuid.Nil {
@@ -144,31 +163,44 @@ func startArgs(project string, ns []NewInstance) []any {
 		partitions[i], uniques[i], uniqueScopes[i] = optional(in.PartitionKey), optional(in.UniqueKey), in.UniqueScope
 		machines[i], steps[i], queues[i], states[i] = in.Machine, in.Step, in.Queue, jsonText(in.State)
 		versions[i], priorities[i], runAts[i] = int32(in.Version), in.Priority, in.RunAt
+		rechecks[i], settles[i] = in.Recheck, in.Settles
 	}
 	return []any{
 		project, instances, keys, scopes, machines, versions, steps, queues, priorities, states, runAts, replies, traces, dedups, hashes, sources,
-		partitions, uniques, uniqueScopes,
+		partitions, uniques, uniqueScopes, rechecks, settles,
 	}
 }
 
 // startText ($1 project; arrays: $2 ids, $3 keys, $4 scopes, $5 machines, $6 versions, $7 steps, $8 queues, $9 priorities, $10
 // states, $11 run at, $12 reply to, $13 traceparents, $14 dedups, $15 hashes, $16 sources, $17 partition keys, $18
-// unique keys, $19 unique scopes). Under the locks of the scopes what it reads of keys, ledger and hold stands; the same key twice in one
-// batch is decided by the index. Whose unique key another has does not start; nobody may have it any more when this looks.
+// unique keys, $19 unique scopes, $20 whether the source is to be looked for among signals, $21 whether a taken one is settled). Under the locks of the
+// scopes what it reads of keys, ledger and hold stands; the same key twice in one batch is decided by the index. Whose unique key another
+// has does not start; nobody may have it any more when this looks, or only one of this batch that does not start either: then it is for
+// another turn, and the ledger must not know it yet. A known source is a duplicate, whatever its message says now: among starts it is
+// always looked for, because the redelivery may have been quicker than the message.
 const startText = `
 with /* start */ inp as materialized (
   select * from unnest($2::uuid[], $3::text[], $4::uuid[], $5::text[], $6::int[], $7::text[], $8::text[], $9::smallint[], $10::text[], $11::timestamptz[],
-    $12::text[], $13::text[], $14::uuid[], $15::uuid[], $16::uuid[], $17::text[], $18::text[], $19::smallint[])
-    with ordinality t(id, key, scope, machine, version, step, queue, priority, state, run_at, reply_to, traceparent, dedup, hash, source, pkey, ukey, uscope, ord)
+    $12::text[], $13::text[], $14::uuid[], $15::uuid[], $16::uuid[], $17::text[], $18::text[], $19::smallint[], $20::boolean[], $21::boolean[])
+    with ordinality t(id, key, scope, machine, version, step, queue, priority, state, run_at, reply_to, traceparent, dedup, hash, source, pkey, ukey, uscope, recheck, settles, ord)
 ), c as materialized (
-  select inp.id, inp.key, inp.scope, inp.machine, inp.priority, inp.state, inp.run_at, inp.reply_to, inp.traceparent, inp.dedup, inp.hash, inp.source, inp.pkey, inp.ukey, inp.uscope, inp.ord,
+  select inp.id, inp.key, inp.scope, inp.machine, inp.priority, inp.state, inp.run_at, inp.reply_to, inp.traceparent, inp.dedup, inp.hash, inp.source, inp.pkey, inp.ukey, inp.uscope, inp.settles, inp.ord,
     coalesce(nullif(inp.version, 0), m.version, 1) as version, coalesce(nullif(inp.step, ''), m.start, '') as step,
     coalesce(nullif(inp.queue, ''), m.queue, 'default') as queue,
     l.instance_id as dup, l.hash is distinct from inp.hash as differs, i.id as holder, u.instance_id as owner, inp.ukey is not null and inp.uscope & 1 <> 0 and u.instance_id is distinct from inp.id as barred
   from inp
   left join lateral (
     select m.version, m.start, m.queue from pointsman.machines m where m.name = inp.machine and inp.version in (0, m.version) order by m.version desc limit 1) m on true
-  left join pointsman.ledger l on l.scope = inp.scope and l.dedup = inp.dedup
+  left join lateral (
+    select l.instance_id, inp.hash from pointsman.ledger l where l.source = inp.source and l.signal_id is null and (inp.key is null or l.scope = inp.scope)
+    union all
+    select l.instance_id, inp.hash from pointsman.ledger l where inp.recheck and l.scope = inp.scope and l.source = inp.source
+    union all
+    select '00000000-0000-0000-0000-000000000000'::uuid, inp.hash from pointsman.held h
+    where inp.recheck and h.project = $1 and h.key = inp.key and h.source = inp.source
+    union all
+    select l.instance_id, case when l.source = inp.source then inp.hash else l.hash end from pointsman.ledger l where l.scope = inp.scope and l.dedup = inp.dedup
+    limit 1) l on true
   left join pointsman.instances i on i.project = $1 and i.correlation_key = inp.key and i.live
   left join pointsman.unique_keys u on u.project = $1 and u.key = inp.ukey
 ), ins as (
@@ -181,7 +213,11 @@ with /* start */ inp as materialized (
   returning id, scope, correlation_key, queue, priority, delayed, due_at
 ), own as (
   insert into pointsman.ledger (scope, dedup, instance_id, hash, source)
-  select scope, dedup, id, hash, source from c where dedup is not null and (id in (select id from ins)) is true
+  select x.scope, x.dedup, x.taken, x.hash, x.source from (
+    select c.*, case when (c.id in (select id from ins)) is true then c.id when c.settles and c.dup is null
+      then coalesce(c.holder, case when c.barred then c.owner end, (select ins.id from ins where ins.correlation_key = c.key)) end as taken
+    from c where c.dedup is not null) x
+  where x.taken is not null and (x.taken in (select id from ins) or (x.taken in (select id from inp)) is not true)
 ), adopted as (
   delete from pointsman.held h using ins where h.project = $1 and h.key = ins.correlation_key and h.expires_at > now()
   returning h.*, ins.id as instance_id, ins.scope

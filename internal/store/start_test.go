@@ -74,6 +74,64 @@ func TestStartOnce(t *testing.T) {
 	}
 }
 
+// A start by a message that comes again is the same one, whatever its dedup key and content are by now. One that found its key taken
+// was a duplicate then, and is one when the key is free again.
+func TestStartByMessage(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"k", ""} {
+		f := setup(t)
+		first := ofMessage(newInstance(key), 1, "s")
+		f.begin(first)
+		f.commit(outcome(f.picked(), OutcomeDone))
+		changed := ofMessage(newInstance(key), 1, "by now")
+		changed.Hash = uuid.New()
+		equal(t, "under another dedup", f.begin(changed)[0], Start{Verdict: Duplicate, InstanceID: first.ID})
+		same := ofMessage(newInstance(key), 1, "s")
+		same.Hash = uuid.New()
+		equal(t, "with another content", f.begin(same)[0], Start{Verdict: Duplicate, InstanceID: first.ID})
+		equal(t, "another message", f.begin(ofMessage(newInstance(key), 2, "t"))[0].Verdict, Started)
+	}
+}
+
+func TestStartThatFindsItsKeyTaken(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	holder := f.started("k")[0]
+	late := ofMessage(newInstance("k"), 1, "s")
+	equal(t, "taken", f.begin(late, deduped(newInstance("k"), "api"))[0], Start{Verdict: Taken, InstanceID: holder})
+	f.want(holder.String()+" "+late.Source.String(), `select instance_id::text, source::text from pointsman.ledger`)
+	f.commit(outcome(f.picked(), OutcomeDone))
+	equal(t, "after the end", f.begin(late)[0], Start{Verdict: Duplicate, InstanceID: holder})
+	equal(t, "by the API", f.begin(deduped(newInstance("k"), "api"))[0].Verdict, Started)
+
+	first, second := ofMessage(newInstance("two"), 3, "a"), ofMessage(newInstance("two"), 4, "b")
+	equal(t, "the second of a batch", f.begin(first, second)[1], Start{Verdict: Taken, InstanceID: first.ID})
+	f.want(first.ID.String(), `select instance_id::text from pointsman.ledger where dedup = $1`, StartDedup("b"))
+}
+
+// Who gives a unique key back, because it does not start, makes room for another of the batch; the ledger has nothing of the first turn.
+func TestStartSettlesNothingItTriesAgain(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.started("k")
+	taken, next := withUnique(ofMessage(newInstance("k"), 1, "a"), "U"), withUnique(ofMessage(newInstance("free"), 2, "b"), "U")
+	st := f.begin(taken, next)
+	equal(t, "no key", st[0].Verdict, Taken)
+	equal(t, "makes room", st[1].Verdict, Started)
+	late := withUnique(ofMessage(newInstance("late"), 3, "c"), "U")
+	equal(t, "barred", f.begin(late)[0], Start{Verdict: Taken, InstanceID: next.ID, Unique: true})
+	f.want(next.ID.String()+","+next.ID.String(), `select instance_id::text from pointsman.ledger where dedup in ($1, $2)`, StartDedup("b"), StartDedup("c"))
+}
+
+// A message that a route held as a signal, and that comes again after it was made one that starts, has been taken in.
+func TestHeldMessageStartsNothing(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.slow(sourced(signal("k", "pay", "d"), 1))
+	equal(t, "as a start", f.begin(cameAgain(ofMessage(newInstance("k"), 1, "s")))[0], Start{Verdict: Duplicate})
+	f.want("0", `select count(*) from pointsman.instances`)
+}
+
 // A start and a signal made from one message do not collide.
 func TestStartAndSignalOfOneDedupKey(t *testing.T) {
 	t.Parallel()

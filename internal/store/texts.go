@@ -6,6 +6,7 @@ import "strings"
 // what it protected from.
 type texts struct {
 	deliverKey, deliverKeySlow, deliverID, deliverIDSlow, lockScopes, lockKeyTargets, lockIDTargets, recheck string
+	keysOf                                                                                                   string
 	start, nobodyKey, nobodyID, hold                                                                         string
 	pick, pickKeyed, longInbox, inboxAhead, extend                                                           string
 	commit, commitOutputs, clearEnded, dropTimers, resolve, deadLetters                                      string
@@ -28,8 +29,8 @@ func newTexts(q func(string) string) texts {
 		deliverKey: q(targetKey.Replace(deliverFast.Replace(deliverText))), deliverKeySlow: q(targetKey.Replace(deliverSlow.Replace(deliverText))),
 		deliverID: q(targetID.Replace(deliverFast.Replace(deliverText))), deliverIDSlow: q(targetID.Replace(deliverSlow.Replace(deliverText))),
 		lockScopes: q(lockScopesText), lockKeyTargets: q(targetKey.Replace(lockTargetsText)), lockIDTargets: q(targetID.Replace(lockTargetsText)),
-		recheck: q(recheckText),
-		start:   q(startText), nobodyKey: q(nobodyKey.Replace(nobodyText)), nobodyID: q(nobodyID.Replace(nobodyText)), hold: q(holdText),
+		recheck: q(recheckText), keysOf: q(keysOfText),
+		start: q(startText), nobodyKey: q(nobodyKey.Replace(nobodyText)), nobodyID: q(nobodyID.Replace(nobodyText)), hold: q(holdText),
 		pick: q(pickPlain.Replace(pickText)), pickKeyed: q(pickKeyed.Replace(pickText)), longInbox: q(longInboxText), inboxAhead: q(inboxAheadText), extend: q(extendText),
 		commit: q(strings.Replace(commitText, "{outputs}", "", 1)), commitOutputs: q(strings.Replace(commitText, "{outputs}", commitOutputs, 1)),
 		clearEnded: q(clearEndedText), dropTimers: q(dropTimersText), resolve: q(resolveText), deadLetters: q(deadLettersText),
