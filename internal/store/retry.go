@@ -43,16 +43,18 @@ func (s *Store) Retry(ctx context.Context, id uuid.UUID) (Retried, error) {
 
 // retryText ($1 id) leaves the visit, so that the step runs under the same idempotency key, and moves the rev, so that what was left of
 // the last run is stale and its next end is published under an id of its own. One that was parked or delayed when it was canceled is so
-// again, with a timer, for a time that has passed too. A JSON null among the kept would come back as no value.
+// again, with a timer, for a time that has passed too. A JSON null among the kept would come back as no value. Whether it is live is asked of the locked row: an index on the ended
+// would be read whole.
 const retryText = `
 with /* retry */ lk as materialized (
   select i.id, i.project, i.correlation_key, i.live, i.status, i.attempt, i.kept from pointsman.instances i where i.id = $1 for no key update
 ), holder as materialized (
   select h.id from lk join pointsman.instances h on h.project = lk.project and h.correlation_key = lk.correlation_key and h.live
+  where not lk.live
 ), u as (
   update pointsman.instances i set live = true, status = null, rev = i.rev + 1, attempt = 0, uncounted = 0, paused = false, result = null, finished_at = null, kept = null,
     updated_at = now()
-  from lk where i.id = lk.id and not i.live and i.status in ('failed', 'canceled') and not exists (select from holder)
+  from lk where i.id = lk.id and not lk.live and lk.status in ('failed', 'canceled') and not exists (select from holder)
   returning i.id, i.project, i.scope, i.correlation_key, i.queue, i.priority, i.rev, i.step, i.parked, i.delayed, i.due_at, lk.attempt, lk.kept
 ), back as (
   insert into pointsman.signals (instance_id, id, kind, name, dedup_key, traceparent, sent_by, inserted_at, payload)
