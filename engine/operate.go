@@ -72,7 +72,9 @@ func (in Instance) notRetried(r store.Retried) error {
 
 // Pause keeps an instance from running: its inbox fills, and nothing is picked or woken, by a deadline neither, until [Client.Resume]. A
 // step that executes goes on, and its outcome counts. It is idempotent. The error is a [*ConflictError] where the instance has ended.
-func (c *Client) Pause(ctx context.Context, ref Ref) (Instance, error) { return pause(ctx, c.store, ref) }
+func (c *Client) Pause(ctx context.Context, ref Ref) (Instance, error) {
+	return pause(ctx, c.store, ref)
+}
 
 // PauseTx is Pause inside a transaction of the caller's, which must be READ COMMITTED.
 func (c *Client) PauseTx(ctx context.Context, tx pgx.Tx, ref Ref) (Instance, error) {
