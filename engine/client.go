@@ -34,7 +34,7 @@ type Waker interface {
 	Listen(queues []string, poke func(queue string)) (stop func(), err error)
 }
 
-// Client starts, signals, reads and cancels instances. It is safe for concurrent use.
+// Client starts, signals, reads, cancels, retries, pauses and resumes instances. It is safe for concurrent use.
 type Client struct {
 	store   *store.Store
 	publish []string

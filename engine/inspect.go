@@ -27,9 +27,10 @@ func (c *Client) Inbox(ctx context.Context, instance uuid.UUID, after int64, lim
 	return signals, nil
 }
 
-// Transition is the end of one execution of a step.
+// Transition is the end of one execution of a step, or what an operator did: its outcome is cancel, retry, pause or resume then.
 type Transition struct {
-	Rev      int       `json:"rev"` // grows with each
+	Rev      int       `json:"rev"` // grows, but not with a pause, or a resume of what executes
+	Nth      int       `json:"-"`   // of its rev
 	Step     string    `json:"step"`
 	Outcome  string    `json:"outcome"`
 	Attempt  int       `json:"attempt"`
@@ -37,13 +38,13 @@ type Transition struct {
 	At       time.Time `json:"at"`
 }
 
-// History returns up to limit transitions of an instance, those with a rev below before (0: all), the latest first. A machine may keep
-// no history.
-func (c *Client) History(ctx context.Context, instance uuid.UUID, before, limit int) ([]Transition, error) {
-	if before <= 0 || before > math.MaxInt32 {
-		before = math.MaxInt32
+// History returns up to limit transitions of an instance, those before this one by its Rev and Nth (the zero one: all), the latest first.
+// A machine may keep no history of its steps.
+func (c *Client) History(ctx context.Context, instance uuid.UUID, before Transition, limit int) ([]Transition, error) {
+	if before.Rev <= 0 && before.Nth <= 0 {
+		before.Rev = math.MaxInt32
 	}
-	rows, err := c.store.History(ctx, instance, int32(before), limit)
+	rows, err := c.store.History(ctx, instance, bounded(before.Rev), bounded(before.Nth), limit)
 	if err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
@@ -53,6 +54,8 @@ func (c *Client) History(ctx context.Context, instance uuid.UUID, before, limit 
 	}
 	return transitions, nil
 }
+
+func bounded(n int) int32 { return int32(max(0, min(n, math.MaxInt32))) }
 
 // ConsumedBy returns the transition that consumed a signal; nil where it waits still, or nothing is known of it any more.
 func (c *Client) ConsumedBy(ctx context.Context, instance uuid.UUID, signal int64) (*Transition, error) {
@@ -68,7 +71,7 @@ func (c *Client) ConsumedBy(ctx context.Context, instance uuid.UUID, signal int6
 }
 
 func transition(row store.Transition) Transition {
-	t := Transition{Rev: int(row.Rev), Step: row.Step, Outcome: row.Outcome, Attempt: row.Attempt, Consumed: row.Consumed, At: row.At}
+	t := Transition{Rev: int(row.Rev), Nth: int(row.Nth), Step: row.Step, Outcome: row.Outcome, Attempt: row.Attempt, Consumed: row.Consumed, At: row.At}
 	if t.Consumed == nil {
 		t.Consumed = []int64{}
 	}

@@ -46,7 +46,7 @@ create table pointsman.instances (
   state           jsonb       not null,
   result          jsonb,
   last_error      text,
-  kept            jsonb                               -- what the last step of a failed or canceled one was handed, for a retry
+  kept            jsonb                               -- the inbox of a failed or canceled one, for a retry
 ) with (fillfactor = 80);
 alter table pointsman.instances add primary key (id);
 -- who holds a key now; deliver and start
@@ -210,16 +210,17 @@ create table pointsman.relays (
   expires_at timestamptz not null
 );
 
--- The latest transitions.
+-- The latest transitions. A pause does not move the rev, nor does a resume of what executes: they are counted beside what made it.
 create table pointsman.history (
   instance_id uuid        not null,
   rev         integer     not null,
+  nth         integer     not null default 0, -- of its rev
   attempt     integer     not null,
   step        text        not null,
   outcome     text        not null,
   consumed    bigint[],
   at          timestamptz not null default now(),
-  primary key (instance_id, rev)
+  primary key (instance_id, rev, nth)
 );
 
 -- Published values.

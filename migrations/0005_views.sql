@@ -8,7 +8,7 @@ select i.id, i.project, i.machine, i.version,
   case when i.live and i.parked then array(select substr(a, strpos(a, '/') + 1) from unnest(i.awaits) a) else '{}' end as awaits,
   case when i.live and i.parked then i.due_at end as deadline,
   case when i.live and i.delayed then i.due_at else i.run_at end as run_at,
-  i.result, i.last_error, i.paused, i.parent_id, i.reply_to,
+  i.result, i.last_error, i.live and i.paused as paused, i.parent_id, i.reply_to,
   (select count(*) from pointsman.signals s where s.instance_id = i.id) as inbox_count,
   i.inserted_at, i.updated_at, i.finished_at, l.worker as lease_worker, l.expires_at as lease_expires_at, i.rev
 from pointsman.instances i

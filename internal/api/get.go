@@ -77,24 +77,3 @@ func (a *API) untilEnd(ctx context.Context, in engine.Instance, wait time.Durati
 		timer.Reset(pause)
 	}
 }
-
-// CancelRequest asks to end an instance.
-type CancelRequest struct {
-	Ref    string `json:"ref"`
-	Reason string `json:"reason,omitempty"`
-}
-
-// Cancel ends an instance, and returns it; one that has ended already stays as it ended.
-func (a *API) Cancel(ctx context.Context, project string, r CancelRequest) (Instance, error) {
-	ref, err := refOf(project, r.Ref)
-	if err != nil {
-		return Instance{}, err
-	}
-	if len(r.Reason) > maxReason {
-		return Instance{}, invalid("reason", "has %d bytes: at most %d are allowed", len(r.Reason), maxReason)
-	}
-	in, err := a.Client.Cancel(ctx, ref, r.Reason)
-	return instanceOf(in), err
-}
-
-const maxReason = 1024

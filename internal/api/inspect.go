@@ -47,19 +47,19 @@ func (a *API) Inbox(ctx context.Context, project string, r PageRequest) (Page[Si
 
 // History returns the transitions of an instance, the latest first.
 func (a *API) History(ctx context.Context, project string, r PageRequest) (Page[engine.Transition], error) {
-	var before int
+	var before [2]int
 	id, limit, err := a.open(ctx, project, r, &before)
 	if err != nil {
 		return Page[engine.Transition]{}, err
 	}
-	rows, err := a.Client.History(ctx, id, before, limit+1)
+	rows, err := a.Client.History(ctx, id, engine.Transition{Rev: before[0], Nth: before[1]}, limit+1)
 	if err != nil {
 		return Page[engine.Transition]{}, err
 	}
 	for i := range rows {
 		rows[i].At = rows[i].At.UTC()
 	}
-	return pageOf(rows, limit, func(t engine.Transition) string { return pack(t.Rev) })
+	return pageOf(rows, limit, func(t engine.Transition) string { return pack([2]int{t.Rev, t.Nth}) })
 }
 
 // EventsRequest asks for published values.

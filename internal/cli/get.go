@@ -94,7 +94,7 @@ func (s *session) watch(ctx context.Context, ref string) error {
 			return err
 		}
 		ref = in.ID // a key could be another's next
-		if now := fmt.Sprintln(in.UpdatedAt, in.Status, in.InboxCount); now != last {
+		if now := fmt.Sprintln(in.UpdatedAt, statusOf(in), in.InboxCount); now != last {
 			last = now
 			if err := s.change(in); err != nil {
 				return err
@@ -116,7 +116,7 @@ func (s *session) change(in api.Instance) error {
 	if s.json {
 		return json.NewEncoder(s.out).Encode(in)
 	}
-	line := fmt.Sprintf("%s  %-15s step %s", clock(in.UpdatedAt), in.Status, in.Step)
+	line := fmt.Sprintf("%s  %-15s step %s", clock(in.UpdatedAt), statusOf(in), in.Step)
 	if len(in.Awaits) > 0 {
 		line += ", awaits " + strings.Join(in.Awaits, " ")
 	}
@@ -135,8 +135,7 @@ func instanceTable(in api.Instance) *table {
 	t.add("id", in.ID)
 	t.pair("key", text(in.CorrelationKey))
 	t.add("machine", fmt.Sprintf("%s, version %d", in.Machine, in.Version))
-	t.add("status", string(in.Status))
-	t.pair("paused", map[bool]string{true: "yes"}[in.Paused])
+	t.add("status", statusOf(in))
 	t.add("step", in.Step)
 	if in.Attempt > 0 {
 		t.add("attempt", fmt.Sprint(in.Attempt))

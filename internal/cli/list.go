@@ -141,7 +141,7 @@ func (s *session) watchList(ctx context.Context, fetch func() (api.Page[api.Inst
 func instancesTable(items []api.Instance) *table {
 	t := newTable("ID", "KEY", "MACHINE", "STATUS", "STEP", "INBOX", "UPDATED")
 	for _, in := range items {
-		t.add(in.ID, short(text(in.CorrelationKey), 40), fmt.Sprintf("%s@%d", in.Machine, in.Version), string(in.Status), in.Step, fmt.Sprint(in.InboxCount), clock(in.UpdatedAt))
+		t.add(in.ID, short(text(in.CorrelationKey), 40), fmt.Sprintf("%s@%d", in.Machine, in.Version), statusOf(in), in.Step, fmt.Sprint(in.InboxCount), clock(in.UpdatedAt))
 	}
 	return t
 }
@@ -173,7 +173,7 @@ func historyCommand(o *options) *cobra.Command {
 		return t
 	}, &cobra.Command{
 		Use: "history REF", Short: "Show the steps that an instance has run, the latest first",
-		Long:    "history shows each execution of a step with its outcome and the ids of the signals that it consumed, the latest first. REF is an instance id,\nor key:<correlation key>.",
+		Long:    "history shows each execution of a step with its outcome and the ids of the signals that it consumed, and each cancel, retry, pause and resume,\nthe latest first. REF is an instance id, or key:<correlation key>.",
 		Example: "  pointsman history key:order-1001\n  pointsman history key:order-1001 --limit 1 --json",
 	})
 }

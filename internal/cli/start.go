@@ -102,31 +102,3 @@ standard input; without it, the payload is null. With --dedup-key a second one i
 	c.Flags().StringVar(&signal.DedupKey, "dedup-key", "", "a second signal with the same one does not count")
 	return n.add(c)
 }
-
-func cancelCommand(o *options) *cobra.Command {
-	n := o.connection()
-	var request api.CancelRequest
-	c := &cobra.Command{
-		Use: "cancel REF", Short: "End an instance",
-		Long: `cancel ends an instance and empties its inbox; what its step is doing right now commits nothing. One that has ended stays as it ended.
-REF is its id, or key:<correlation key>.`,
-		Example: "  pointsman cancel key:order-1001 --reason 'the customer called'",
-		Args:    args(cobra.ExactArgs(1)), ValidArgsFunction: cobra.NoFileCompletions,
-		RunE: func(c *cobra.Command, args []string) error {
-			request.Ref = args[0]
-			return n.run(c, func(ctx context.Context, s *session) error {
-				var in api.Instance
-				if err := s.ask(ctx, natsapi.VerbCancel, request, &in); err != nil {
-					return err
-				}
-				if s.json {
-					return writeJSON(s.out, in)
-				}
-				_, err := fmt.Fprintf(s.out, "%s is %s\n", in.ID, in.Status)
-				return err
-			})
-		},
-	}
-	c.Flags().StringVar(&request.Reason, "reason", "", "is kept as its last error")
-	return n.add(c)
-}

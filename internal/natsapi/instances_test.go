@@ -92,6 +92,54 @@ func testInbox(b *bundle) {
 	}
 }
 
+// What came while it was paused counts when it is resumed; what was there when it was canceled is there again when it is retried.
+func testRetryPauseResume(b *bundle) {
+	in := b.start("operated")
+	b.becomes(in.ID, engine.StatusAwaiting)
+	var now api.Instance
+	for range 2 { // it is idempotent
+		b.ask(natsapi.VerbPause, api.RefRequest{Ref: "key:operated"}, &now)
+		equal(b, "paused", fmt.Sprint(now.Status, now.Paused), "awaiting_signaltrue")
+	}
+	b.ask(natsapi.VerbSignal, api.NewSignal{CorrelationKey: "operated", Name: "item", Payload: json.RawMessage(`{"sku": "cup"}`)}, nil)
+	b.ask(natsapi.VerbSignal, api.NewSignal{CorrelationKey: "operated", Name: "payment", Payload: json.RawMessage(`{"amount": 1}`)}, nil)
+	var page api.Page[api.Instance]
+	b.ask(natsapi.VerbList, api.ListRequest{CorrelationKey: "operated"}, &page)
+	equal(b, "listed", fmt.Sprint(page.Items[0].Paused, page.Items[0].InboxCount, page.Items[0].Status), "true 2awaiting_signal")
+
+	b.ask(natsapi.VerbCancel, api.CancelRequest{Ref: in.ID}, &now)
+	equal(b, "canceled", fmt.Sprint(now.Paused, now.InboxCount), "false 0")
+	for _, verb := range []string{natsapi.VerbPause, natsapi.VerbResume} {
+		e := b.refused(api.CodeConflict, verb, api.RefRequest{Ref: in.ID})
+		equal(b, "ended", fmt.Sprint(e.Details["instance_id"]), in.ID)
+	}
+	other := b.start("operated")
+	e := b.refused(api.CodeConflict, natsapi.VerbRetry, api.RefRequest{Ref: in.ID})
+	equal(b, "holder", fmt.Sprint(e.Details["instance_id"]), other.ID)
+	b.ask(natsapi.VerbPause, api.RefRequest{Ref: other.ID}, nil)
+	for range 2 {
+		b.ask(natsapi.VerbResume, api.RefRequest{Ref: other.ID}, &now)
+		equal(b, "resumed", now.Paused, false)
+	}
+	b.ask(natsapi.VerbCancel, api.CancelRequest{Ref: other.ID}, nil)
+
+	b.ask(natsapi.VerbRetry, api.RefRequest{Ref: in.ID}, &now)
+	equal(b, "retried", fmt.Sprint(now.Status.Live(), now.Paused, now.FinishedAt == nil), "true false true")
+	done := b.becomes(in.ID, engine.StatusDone)
+	equal(b, "result", string(done.Result), `{"paid":1,"packed":["cup"]}`)
+	_ = b.refused(api.CodeConflict, natsapi.VerbRetry, api.RefRequest{Ref: "key:operated"})
+
+	var history api.Page[engine.Transition]
+	b.ask(natsapi.VerbHistory, api.PageRequest{Ref: in.ID}, &history)
+	var operations []string
+	for _, h := range history.Items {
+		if slices.Contains([]string{"pause", "cancel", "retry"}, h.Outcome) {
+			operations = append(operations, h.Outcome)
+		}
+	}
+	equal(b, "history", fmt.Sprint(operations), "[retry cancel pause]")
+}
+
 func testWait(b *bundle) {
 	b.start("wait")
 	var in api.Instance
@@ -122,6 +170,12 @@ func testRefusals(b *bundle) {
 		{api.CodeNotFound, natsapi.VerbGet, api.GetRequest{Ref: nobody}},
 		{api.CodeNotFound, natsapi.VerbGet, api.GetRequest{Ref: "key:nobody"}},
 		{api.CodeNotFound, natsapi.VerbCancel, api.CancelRequest{Ref: nobody}},
+		{api.CodeNotFound, natsapi.VerbRetry, api.RefRequest{Ref: nobody}},
+		{api.CodeNotFound, natsapi.VerbPause, api.RefRequest{Ref: "key:nobody"}},
+		{api.CodeNotFound, natsapi.VerbResume, api.RefRequest{Ref: nobody}},
+		{api.CodeInvalid, natsapi.VerbRetry, api.RefRequest{}},
+		{api.CodeInvalid, natsapi.VerbPause, api.RefRequest{Ref: "key:"}},
+		{api.CodeInvalid, natsapi.VerbResume, map[string]any{"ref": nobody, "reason": "none"}},
 		{api.CodeNotFound, natsapi.VerbInbox, api.PageRequest{Ref: nobody}},
 		{api.CodeNotFound, natsapi.VerbHistory, api.PageRequest{Ref: nobody}},
 		{api.CodeNotFound, natsapi.VerbEvents, api.EventsRequest{Ref: nobody}},

@@ -20,6 +20,9 @@ const (
 	VerbHistory     = "history"
 	VerbEvents      = "events"
 	VerbCancel      = "cancel"
+	VerbRetry       = "retry"
+	VerbPause       = "pause"
+	VerbResume      = "resume"
 	VerbHeld        = "held"
 	VerbDeadLetters = "dead-letters"
 	VerbDeadLetter  = "dead-letter"
@@ -53,6 +56,9 @@ func operations(a *api.API) map[string]operation {
 		VerbHistory:     of(a.History),
 		VerbEvents:      of(a.Events),
 		VerbCancel:      of(a.Cancel),
+		VerbRetry:       of(a.Retry),
+		VerbPause:       of(a.Pause),
+		VerbResume:      of(a.Resume),
 		VerbHeld:        of(a.Held),
 		VerbDeadLetters: of(anyProject(a.DeadLetters)),
 		VerbDeadLetter:  of(anyProject(a.DeadLetter)),

@@ -48,7 +48,7 @@ func testDiscovery(b *bundle) {
 	for _, e := range info.Endpoints {
 		found[e.Subject] = e.QueueGroup == subjects.Service
 	}
-	for _, verb := range []string{"start", "signal", "get", "events", "cancel"} {
+	for _, verb := range []string{"start", "signal", "get", "events", "cancel", "retry", "pause", "resume"} {
 		if !found["pointsman.api."+verb] {
 			b.Errorf("%s is not there, or not shared: %+v", verb, info.Endpoints)
 		}

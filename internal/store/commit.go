@@ -321,8 +321,8 @@ with /* commit */ l as materialized (
     handed = case o.kind when 'await' then o.handed::text[] when 'next' then '{}' else i.handed end,
     handed_to = case o.kind when 'await' then o.handed_to else i.handed_to end,
     parked = o.kind = 'await', delayed = o.kind = 'replay' and o.delay is not null, due_at = now() + o.delay * interval '1 microsecond',
-    timed_out = case when o.kind in ('replay', 'release') then i.timed_out else false end,
-    wait_canceled = case when o.kind in ('replay', 'release') then i.wait_canceled else false end,
+    timed_out = case when o.kind in ('replay', 'release', 'stop') then i.timed_out else false end,
+    wait_canceled = case when o.kind in ('replay', 'release', 'stop') then i.wait_canceled else false end,
     live = o.kind not in ('done', 'stop'), status = case o.kind when 'done' then 'done' when 'stop' then 'failed' end,
     result = case o.kind when 'done' then coalesce(o.result, 'null')::jsonb end,
     last_error = case when o.kind in ('replay', 'stop') then coalesce(o.reason, i.last_error) when o.progress or o.kind = 'done' then null else i.last_error end,
@@ -378,14 +378,18 @@ const commitOutputs = `, ev as (
   where (p.id in (select id from u)) is true order by p.ord
 )`
 
-// clearEndedText ($1 ids) sees a delivery that won the row lock first. What the last step of a failed or canceled one was handed
-// is kept in its row for a retry. Not live is said by the status here: an index on the ended would be read whole.
+// clearEndedText ($1 ids) sees a delivery that won the row lock first. The inbox of a failed or canceled one is kept in its row for a
+// retry, what was awaited before the rest, up to 64 MiB: one value holds no more than a few times that. Not live is said by the status
+// here: an index on the ended would be read whole.
 const clearEndedText = `
 with /* clear ended */ d as (
   delete from pointsman.signals s using pointsman.instances i where i.id = any($1) and i.status is not null and s.instance_id = i.id
-  returning s.*, ` + tag + ` = any(i.awaits) and i.status <> 'done' as keep
+  returning s.*, ` + tag + ` = any(i.awaits) as awaited, i.status <> 'done' as keep
+), sized as (
+  select *, sum(octet_length(payload::text)) over (partition by instance_id order by awaited desc, id) as upto from d where keep
 ), k as (
-  select instance_id, jsonb_agg(to_jsonb(d) - 'keep' - 'instance_id' order by id) as signals from d where keep group by instance_id
+  select instance_id, jsonb_agg(to_jsonb(z) - array['instance_id', 'awaited', 'keep', 'upto'] order by id) as signals
+  from sized z where upto <= 64 << 20 group by instance_id
 )
 update pointsman.instances i set kept = k.signals from k where i.id = k.instance_id`
 

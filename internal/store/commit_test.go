@@ -45,7 +45,7 @@ func TestCommitKinds(t *testing.T) {
 		},
 		{
 			"stop", func(o *Outcome) { o.Kind, o.Reason = OutcomeStop, "broken" },
-			`2 1 2 1 begin {"n": 0} {signal/first} 1 false false false false failed broken false 0 0`,
+			`2 1 2 1 begin {"n": 0} {signal/first} 1 false false true false failed broken false 0 0`,
 		},
 		{
 			"release", func(o *Outcome) { o.Kind = OutcomeRelease },
@@ -239,11 +239,11 @@ func TestCommitPublishesEnds(t *testing.T) {
 	f.want("0", `select count(*) from pointsman.outbox where instance_id = $1`, w.ID)
 }
 
-// The ended has no inbox; what the last step of a failed one was handed is kept for a retry.
+// The ended has no inbox; that of one that may be retried is kept in its row.
 func TestEndClearsTheInbox(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
-	for _, c := range []struct{ kind, kept string }{{OutcomeDone, "-"}, {OutcomeStop, "1"}, {"cancel", "1"}} {
+	for _, c := range []struct{ kind, kept string }{{OutcomeDone, "-"}, {OutcomeStop, "1 2"}, {"cancel", "1 2"}} {
 		id := f.parked(c.kind, "signal/pay")
 		f.fast(signal(c.kind, "pay", "1"), signal(c.kind, "no", "2"))
 		if c.kind == "cancel" {

@@ -274,8 +274,8 @@ with /* deliver */ inp as materialized (
   select * from unnest($2::{type}[], $3::text[], $4::text[], $5::text[], $6::text[], $7::uuid[], $8::uuid[], $9::uuid[], $10::text[], $11::text[], $12::boolean[])
     with ordinality t(target, kind, name, payload, dedup_key, dedup, hash, source, traceparent, sent_by, recheck, ord)
 ), tgt as materialized (
-  select i.id, i.{target} as target, i.scope, i.awaits, i.queue, i.priority, i.rev, i.parked and not i.paused as wakeable, ` + slowWake + ` as slow
-  from pointsman.instances i where {where} and i.live
+  select i.id, i.{target} as target, i.scope, i.awaits, i.queue, i.priority, i.rev, i.parked and not i.paused as wakeable, ` + slowWake + ` as slow, i.live
+  from pointsman.instances i where {where}
   order by i.id for no key update
 ), hit as materialized (
   select nextval('pointsman.signal_ids') as sid, x.* from (
@@ -306,21 +306,25 @@ left join lateral (
   limit 1) l on true
 order by inp.ord`
 
-// In the slow form every live target fits, a redelivered source that the ledger of its scope knows is no new signal, and whom the new
+// In the slow form every live target fits (by id the ended are locked too, lest a retry turn them into live ones before it is said that
+// they have ended; by key the lock of the key does that), a redelivered source that the ledger of its scope knows is no new signal, and whom the new
 // signals may wake is for a later statement.
 var (
 	deliverFast = strings.NewReplacer("{fits}", "not t.slow", "{new}", "true", "{also}", "", "{bySource}", "")
-	deliverSlow = strings.NewReplacer("{fits}", "true",
+	deliverSlow = strings.NewReplacer("{fits}", "t.live",
 		"{new}", "not recheck or not exists (select from pointsman.ledger l where l.scope = hit.scope and l.source = hit.source)",
 		"{also}", ", coalesce(h.slow, false)",
 		"{bySource}", "select h.hash, l.signal_id from pointsman.ledger l where not h.fresh and h.recheck and l.scope = h.scope and l.source = h.source union all ")
-	targetKey = strings.NewReplacer("{type}", "text", "{target}", "correlation_key", "{where}", "i.project = $1 and i.correlation_key = any($2)")
+	targetKey = strings.NewReplacer("{type}", "text", "{target}", "correlation_key", "{where}", "i.project = $1 and i.correlation_key = any($2) and i.live")
 	// An id needs no project to be found; where one is given it has to be the instance's.
-	targetID = strings.NewReplacer("{type}", "uuid", "{target}", "id", "{where}", "i.id = any($2) and (i.project = $1 or $1 = '')")
+	targetID  = strings.NewReplacer("{type}", "uuid", "{target}", "id", "{where}", ofID+" and i.live")
+	anyWithID = strings.NewReplacer("{type}", "uuid", "{target}", "id", "{where}", ofID)
 )
 
+const ofID = "i.id = any($2) and (i.project = $1 or $1 = '')"
+
 const lockTargetsText = `
-select /* lock targets */ i.id from pointsman.instances i where {where} and i.live order by i.id for no key update`
+select /* lock targets */ i.id from pointsman.instances i where {where} order by i.id for no key update`
 
 const lockScopesText = `select /* lock keys */ pg_advisory_xact_lock(h) from unnest($1::bigint[]) h`
 

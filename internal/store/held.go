@@ -22,6 +22,21 @@ type HeldSignal struct {
 	Original   Original // zero, where it was not made from a message
 }
 
+// adoption gives heirs (id, project, scope, correlation_key), who have come by their keys in this statement, what is held for these.
+// Nobody can hold more for them meanwhile: it runs under the locks of the keys.
+const adoption = `adopted as (
+  delete from pointsman.held h using heirs where h.project = heirs.project and h.key = heirs.correlation_key and h.expires_at > now()
+  returning h.*, heirs.id as instance_id, heirs.scope
+), numbered as materialized (
+  select nextval('pointsman.signal_ids') as sid, a.* from (select * from adopted order by id) a
+), known as (
+  insert into pointsman.ledger (scope, dedup, instance_id, hash, source, signal_id)
+  select scope, dedup, instance_id, hash, source, sid from numbered on conflict do nothing returning signal_id as sid
+), sig as (
+  insert into pointsman.signals (instance_id, id, kind, name, payload, dedup_key, traceparent, sent_by)
+  select instance_id, sid, kind, name, payload, dedup_key, traceparent, sent_by from numbered where (sid in (select sid from known)) is true
+)`
+
 // HeldPlace is where in the order of keys a page of held signals begins: behind this one.
 type HeldPlace struct {
 	Key   string

@@ -11,6 +11,7 @@ import (
 // Transition is one row of the history.
 type Transition struct {
 	Rev      int32
+	Nth      int32 // of its rev
 	Step     string
 	Outcome  string
 	Attempt  int
@@ -18,13 +19,13 @@ type Transition struct {
 	At       time.Time
 }
 
-// History returns up to limit transitions of an instance whose rev is below before, the latest first.
-func (s *Store) History(ctx context.Context, instance uuid.UUID, before int32, limit int) (transitions []Transition, err error) {
+// History returns up to limit transitions of an instance before the nth of this rev, the latest first.
+func (s *Store) History(ctx context.Context, instance uuid.UUID, rev, nth int32, limit int) (transitions []Transition, err error) {
 	err = s.each(ctx, "history", s.text.history, func(r pgx.Rows) error {
 		t, err := scanTransition(r)
 		transitions = append(transitions, t)
 		return err
-	}, instance, before, limit)
+	}, instance, rev, nth, limit)
 	return transitions, err
 }
 
@@ -39,14 +40,14 @@ func (s *Store) ConsumedBy(ctx context.Context, instance uuid.UUID, signal int64
 }
 
 func scanTransition(r pgx.Rows) (t Transition, err error) {
-	err = r.Scan(&t.Rev, &t.Step, &t.Outcome, &t.Attempt, &t.Consumed, &t.At)
+	err = r.Scan(&t.Rev, &t.Nth, &t.Step, &t.Outcome, &t.Attempt, &t.Consumed, &t.At)
 	return t, err
 }
 
-const transitionColumns = `rev, step, outcome, attempt, consumed, at`
+const transitionColumns = `rev, nth, step, outcome, attempt, consumed, at`
 
 const historyText = `
-select /* history */ ` + transitionColumns + ` from pointsman.history where instance_id = $1 and rev < $2 order by rev desc limit $3`
+select /* history */ ` + transitionColumns + ` from pointsman.history where instance_id = $1 and (rev, nth) < ($2, $3) order by rev desc, nth desc limit $4`
 
 const consumedByText = `
 select /* consumed by */ ` + transitionColumns + ` from pointsman.history where instance_id = $1 and consumed @> array[$2::bigint] order by rev limit 1`

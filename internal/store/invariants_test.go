@@ -29,7 +29,7 @@ var invariants = []struct{ rule, sql string }{
 		select a.dedup_key from pointsman.accepted a where not exists (select from pointsman.witness w where w.dedup_key = a.dedup_key)
 		and not exists (select from pointsman.held h where h.dedup_key = a.dedup_key) and not exists (select from pointsman.outbox o where o.kind = 'dead' and convert_from(o.body, 'UTF8')::jsonb->>'d' = a.dedup_key)`},
 	{"a signal was seen twice", `
-		select w.dedup_key from pointsman.witness w join pointsman.instances i on i.id = w.instance_id group by i.scope, w.dedup_key having count(*) > 1`},
+		select w.dedup_key from pointsman.witness w join pointsman.instances i on i.id = w.instance_id group by i.scope, w.dedup_key having count(distinct w.id) > 1`},
 	{"a signal was seen and is held or dead", `
 		select w.dedup_key from pointsman.witness w join pointsman.instances i on i.id = w.instance_id
 		where exists (select from pointsman.held h where h.project = i.project and h.key = i.correlation_key and h.dedup_key = w.dedup_key)
@@ -50,15 +50,21 @@ var invariants = []struct{ rule, sql string }{
 				+ (select count(*) from pointsman.waiters w where w.instance_id = i.id and w.rev = i.rev)
 				+ (select count(*) from pointsman.leases l, unnest(l.ids, l.revs) x(id, rev) where x.id = i.id and x.rev = i.rev) as places
 			from pointsman.instances i) i
-		where i.live and i.places <> 1`},
+		where i.live and i.places <> 1 and not (i.paused and i.places = 0)`},
+	{"is ready twice at one rev", `select r.instance_id from pointsman.ready r group by r.instance_id, r.rev having count(*) > 1`},
 	{"has no timer", `
-		select i.id from pointsman.instances i where i.live and (i.parked or i.delayed) and i.due_at is not null
+		select i.id from pointsman.instances i where i.live and not i.paused and (i.parked or i.delayed) and i.due_at is not null
 		and not exists (select from pointsman.timers t where t.instance_id = i.id and t.rev = i.rev and t.run_at = i.due_at)`},
 	{"is parked with a time-out", `select i.id from pointsman.instances i where i.live and i.parked and i.timed_out`},
 	{"the ended has an inbox", `
 		select s.id from pointsman.signals s where not exists (select from pointsman.instances i where i.id = s.instance_id and i.live)`},
 	{"an end was not published once", `
-		select i.id from pointsman.instances i where not i.live and (select count(*) from pointsman.outbox o where o.kind = 'outcome' and o.instance_id = i.id) <> 1`},
+		select i.id from pointsman.instances i where not i.live and (select count(*) from pointsman.outbox o where o.kind = 'outcome' and o.msg_id = i.id || ':' || i.rev) <> 1`},
+	{"two ends have one id", `select o.msg_id from pointsman.outbox o where o.kind = 'outcome' group by o.msg_id having count(*) > 1`},
+	{"a retry would not see what was there at the end", `
+		select w.dedup_key from pointsman.witness w join pointsman.instances i on i.id = w.instance_id and i.status in ('failed', 'canceled')
+		where not exists (select from jsonb_array_elements(i.kept) k where k->>'id' = w.id::text)
+		and not exists (select from pointsman.history h where h.instance_id = w.instance_id and w.id = any(h.consumed))`},
 	{"is held beside a live one", `
 		select h.dedup_key from pointsman.held h join pointsman.instances i on i.project = h.project and i.correlation_key = h.key and i.live where h.expires_at > now()`},
 	{"the ledger has what was not delivered", `

@@ -243,6 +243,46 @@ func canceling(ns ...int) op {
 	}
 }
 
+// retrying tries again what instance n failed at. That it is not to be retried any more is no error.
+func retrying(n int) op { return retryingAs(n, n) }
+
+// retryingAs is retrying, of one that has the key of another.
+func retryingAs(n, holder int) op {
+	return func(ctx context.Context, s *Store) error {
+		return s.InScopes(ctx, []uuid.UUID{KeyScope(project, key(holder))}, func(tx *Store) error {
+			_, err := tx.Retry(ctx, u(n))
+			return err
+		})
+	}
+}
+
+func pausing(n int) op {
+	return func(ctx context.Context, s *Store) error {
+		_, err := s.Pause(ctx, []uuid.UUID{u(n)})
+		return err
+	}
+}
+
+func resuming(n int) op {
+	return func(ctx context.Context, s *Store) error {
+		_, err := s.Resume(ctx, []uuid.UUID{u(n)})
+		return err
+	}
+}
+
+// without picks, and fails if that brings it an instance that is paused.
+func without(n int) op {
+	return func(ctx context.Context, s *Store) error {
+		works, err := s.Pick(ctx, queue, "", "w", known, 2, time.Hour)
+		for _, w := range works {
+			if w.ID == u(n) {
+				return fmt.Errorf("instance %d was picked while it is paused", n)
+			}
+		}
+		return err
+	}
+}
+
 func extending(token int) op {
 	return func(ctx context.Context, s *Store) error {
 		_, _, err := s.Extend(ctx, []uuid.UUID{u(token)}, time.Hour)
@@ -292,4 +332,30 @@ func hasParked(n int) string {
 func pickedAgain(n, token int) string {
 	return fmt.Sprintf("update pointsman.instances set rev = 1 where id = '%s';\n", u(n)) +
 		fmt.Sprintf("insert into pointsman.leases values ('%s', 'w', now() + interval '1 h', '{%s}', '{1}');\n", u(token), u(n))
+}
+
+// ended is an instance that has ended at rev 1, in what set says beside.
+func ended(n int, status, set string) string {
+	if set != "" {
+		set = ", " + set
+	}
+	return instance(n, fmt.Sprintf("live = false, status = '%s', finished_at = now(), rev = 1, awaits = '{signal/pay}'%s", status, set)) +
+		fmt.Sprintf("insert into pointsman.outbox (shard, kind, instance_id, project, subject, msg_id, body) select 0, 'outcome', id, project, 'm', id || ':1', '' from pointsman.instances where id = '%s';\n", u(n))
+}
+
+// keeps is the signal that instance n, ended before, had in its inbox.
+func keeps(n, id int, dedup string) string {
+	return inbox(n, id, dedup) +
+		fmt.Sprintf("update pointsman.instances set kept = (select jsonb_agg(to_jsonb(s) - 'instance_id') from pointsman.signals s where s.instance_id = '%s') where id = '%[1]s';\n", u(n)) +
+		fmt.Sprintf("delete from pointsman.signals where instance_id = '%s';\n", u(n))
+}
+
+// paused is an instance, made before, that is paused.
+func paused(n int) string {
+	return fmt.Sprintf("update pointsman.instances set paused = true where id = '%s';\n", u(n))
+}
+
+// formerly is one that has failed, and had the key before.
+func formerly(n int, key string) string {
+	return ended(n, "failed", "") + fmt.Sprintf("update pointsman.instances set correlation_key = '%s', scope = '%s' where id = '%s';\n", key, KeyScope(project, key), u(n))
 }

@@ -76,6 +76,9 @@ func sabotages() []sabotage {
 	pick := func(t *texts) *string { return &t.pickKeyed }
 	guard := func(t *texts) *string { return &t.guard }
 	start := func(t *texts) *string { return &t.start }
+	retry := func(t *texts) *string { return &t.retry }
+	resume := func(t *texts) *string { return &t.resume }
+	lockIDs := func(t *texts) *string { return &t.lockIDTargets }
 	const nothing = `select $1::uuid[] where false`
 	return []sabotage{
 		{
@@ -125,6 +128,24 @@ func sabotages() []sabotage {
 		{"a start by a message whose key is taken is not settled", edits(start, "c.settles and c.dup is null", "false"), []string{"end / start by a message, redelivery", "end / start by a message, redelivery, one unique key"}},
 		{"a start takes its unique key for granted", edits(start, "and not barred", ""), []string{"start / start, one unique key"}},
 		{"deliver wakes into and out of unique scopes by itself", edits(func(t *texts) *string { return &t.deliverKey }, wakeMoves, "false"), []string{"wake into a unique scope / deliver", "wake out of a unique scope / newcomer"}},
+		{"resume does not move the rev", edits(resume, "i.rev + p.moves::int", "i.rev"), []string{"resume / pick / pick", "pause, resume / pick"}},
+		{"resume moves the rev of what executes", edits(resume, "(i.id, i.rev) not in (select id, rev from leased)", "true"), []string{"resume / commit", "pause, resume / commit"}},
+		{"resume looks for what came with the commit only", edits(func(t *texts) *string { return &t.recheck }, "", nothing), []string{"pause, resume / deliver", "pause, resume / deliver / deliver, 2 of 2"}},
+		{"resume sets no timer", edits(resume, "where (parked or delayed)", "where false and (parked or delayed)"), []string{"resume / timer sweep"}},
+		{"resume forgets that a lease was lost", edits(resume, "attempt > 0", "false"), []string{"resume / lease sweep"}},
+		{"pause does not lock before it looks", edits(lockIDs, " order by i.id for no key update", ""), []string{"pause / pause / park"}},
+		{"pause moves the rev", edits(func(t *texts) *string { return &t.pause }, "set paused = true,", "set paused = true, rev = rev + 1,"), []string{"pause, pick / commit", "pause / end"}},
+		{"pick takes the paused", edits(func(t *texts) *string { return &t.pick }, " or i.paused", ""), []string{"pause, pick / commit", "pause, pick / lease sweep"}},
+		{"timer sweep wakes the paused", edits(sweepTimers, " and not lk.paused", ""), []string{"timer sweep of a paused / deliver"}},
+		{"retry does not lock the key", edits(func(t *texts) *string { return &t.lockScopes }, "", `select 1 from unnest($1::bigint[]) h`), []string{"retry / start of its key", "retry / start of its key / deliver"}},
+		{"retry does not look who has the key", edits(retry, "not exists (select from holder)", "true"), []string{"retry / start of its key"}},
+		{"retry does not move the rev", edits(retry, "rev = i.rev + 1", "rev = i.rev"), []string{"cancel, retry / commit"}},
+		{"retry brings nothing back", edits(retry, "lateral jsonb_to_recordset(u.kept)", "lateral jsonb_to_recordset('[]')"), []string{"retry / deliver", "cancel, retry / timer sweep"}},
+		{"retry adopts nothing", edits(retry, "using heirs where h.project", "using heirs where false and h.project"), []string{"retry / hold / expire held"}},
+		{"retry sets no timer", edits(retry, "where (parked or delayed)", "where false and (parked or delayed)"), []string{"cancel, retry / timer sweep / timer sweep"}},
+		{"retry lets the guard forget it", edits(guard, "i.id = any($1) and", "i.id = any($1) and (not i.live or i.rev <> 2) and"), []string{"retry, unique / deliver"}},
+		{"slow delivery by id does not lock the ended", edits(func(t *texts) *string { return &t.deliverIDSlow }, " for no key update", ""), []string{"retry / deliver by id"}},
+		{"the inbox is kept only as far as it was awaited", edits(func(t *texts) *string { return &t.clearEnded }, "from d where keep", "from d where keep and awaited"), []string{"cancel of what has more / retry"}},
 		{"unique keys are given up before others are taken", []edit{
 			{guard, "taken as (", "early as (delete from unique_keys k using moved m where m.leaves and k.project = m.project and k.key = m.unique_key and k.instance_id = m.id returning 1), taken as ("},
 			{guard, "from moved where enters order by", "from moved where enters and (select count(*) from early) >= 0 order by"},

@@ -210,7 +210,7 @@ with /* start */ inp as materialized (
     pkey, ukey, uscope
   from c where dup is null and holder is null and not barred order by ord
   on conflict do nothing
-  returning id, scope, correlation_key, queue, priority, delayed, due_at
+  returning id, project, scope, correlation_key, queue, priority, delayed, due_at
 ), own as (
   insert into pointsman.ledger (scope, dedup, instance_id, hash, source)
   select x.scope, x.dedup, x.taken, x.hash, x.source from (
@@ -218,18 +218,9 @@ with /* start */ inp as materialized (
       then coalesce(c.holder, case when c.barred then c.owner end, (select ins.id from ins where ins.correlation_key = c.key)) end as taken
     from c where c.dedup is not null) x
   where x.taken is not null and (x.taken in (select id from ins) or (x.taken in (select id from inp)) is not true)
-), adopted as (
-  delete from pointsman.held h using ins where h.project = $1 and h.key = ins.correlation_key and h.expires_at > now()
-  returning h.*, ins.id as instance_id, ins.scope
-), numbered as materialized (
-  select nextval('pointsman.signal_ids') as sid, a.* from (select * from adopted order by id) a
-), known as (
-  insert into pointsman.ledger (scope, dedup, instance_id, hash, source, signal_id)
-  select scope, dedup, instance_id, hash, source, sid from numbered on conflict do nothing returning signal_id as sid
-), sig as (
-  insert into pointsman.signals (instance_id, id, kind, name, payload, dedup_key, traceparent, sent_by)
-  select instance_id, sid, kind, name, payload, dedup_key, traceparent, sent_by from numbered where (sid in (select sid from known)) is true
-), rdy as (
+), heirs as (
+  select id, project, scope, correlation_key from ins
+), ` + adoption + `, rdy as (
   insert into pointsman.ready (queue, priority, instance_id, rev) select queue, priority, id, 0 from ins where not delayed
 ), tm as (
   insert into pointsman.timers (instance_id, rev, run_at) select id, 0, due_at from ins where delayed

@@ -12,7 +12,7 @@ type texts struct {
 	commit, commitOutputs, clearEnded, dropTimers, resolve, deadLetters                                      string
 	release, promote, guard, giveBack                                                                        string
 	sweepTimers, anyExpired, sweepLeases, expireHeld, nextDue                                                string
-	cancel, register                                                                                         string
+	cancel, retry, pause, resume, register                                                                   string
 	getID, getKey, queueDepths                                                                               string
 	listRecent, listKey, listPrefix, listEnded, listExecuting, instancesByID                                 string
 	inbox, history, consumedBy, events, held, fate                                                           string
@@ -27,8 +27,8 @@ func newTexts(q func(string) string) texts {
 	nobodyID := strings.NewReplacer("{type}", "uuid", "{where}", "i.id = inp.target and (i.project = $1 or $1 = '') and i.status is not null", "{scope}", "e.scope", "{key}", "null")
 	return texts{
 		deliverKey: q(targetKey.Replace(deliverFast.Replace(deliverText))), deliverKeySlow: q(targetKey.Replace(deliverSlow.Replace(deliverText))),
-		deliverID: q(targetID.Replace(deliverFast.Replace(deliverText))), deliverIDSlow: q(targetID.Replace(deliverSlow.Replace(deliverText))),
-		lockScopes: q(lockScopesText), lockKeyTargets: q(targetKey.Replace(lockTargetsText)), lockIDTargets: q(targetID.Replace(lockTargetsText)),
+		deliverID: q(targetID.Replace(deliverFast.Replace(deliverText))), deliverIDSlow: q(anyWithID.Replace(deliverSlow.Replace(deliverText))),
+		lockScopes: q(lockScopesText), lockKeyTargets: q(targetKey.Replace(lockTargetsText)), lockIDTargets: q(anyWithID.Replace(lockTargetsText)),
 		recheck: q(recheckText), keysOf: q(keysOfText),
 		start: q(startText), nobodyKey: q(nobodyKey.Replace(nobodyText)), nobodyID: q(nobodyID.Replace(nobodyText)), hold: q(holdText),
 		pick: q(pickPlain.Replace(pickText)), pickKeyed: q(pickKeyed.Replace(pickText)), longInbox: q(longInboxText), inboxAhead: q(inboxAheadText), extend: q(extendText),
@@ -36,7 +36,8 @@ func newTexts(q func(string) string) texts {
 		clearEnded: q(clearEndedText), dropTimers: q(dropTimersText), resolve: q(resolveText), deadLetters: q(deadLettersText),
 		release: q(releaseText), promote: q(promoteText), guard: q(guardText), giveBack: q(giveBackText),
 		sweepTimers: q(sweepTimersText), anyExpired: q(anyExpiredText), sweepLeases: q(sweepLeasesText), expireHeld: q(expireHeldText), nextDue: q(nextDueText),
-		cancel:   q(strings.Replace(cancelText, "{outcomes}", strings.ReplaceAll(insertOutcomes, "$19", "$3"), 1)),
+		cancel: q(strings.Replace(cancelText, "{outcomes}", strings.ReplaceAll(insertOutcomes, "$19", "$3"), 1)),
+		retry:  q(retryText), pause: q(strings.Replace(pauseText, "{noted}", noted("pause"), 1)), resume: q(strings.Replace(resumeText, "{noted}", noted("resume"), 1)),
 		register: q(registerText),
 		getID:    q(getIDText), getKey: q(getKeyText), queueDepths: q(queueDepthsText),
 		listRecent: q(listOf("recent")), listKey: q(listOf("key")), listPrefix: q(listOf("prefix")), listEnded: q(listOf("ended")), listExecuting: q(listOf("executing")),
