@@ -44,7 +44,9 @@ func TestRetention(t *testing.T) {
 	equal(t, "a duplicate for it", b.accept(engine.Intake{To: engine.ByKey("", "k"), Name: "go", DedupKey: "d", Payload: engine.MustJSON("d"), Body: engine.MustJSON("d")})[0].Result, engine.Duplicate)
 	b.exec(`update pointsman.departed set due = now()`)
 	w = keep(time.Hour, time.Millisecond)
-	eventually(t, "its ledger is gone", func() bool { return b.count(`select count(*) from pointsman.ledger`)+b.count(`select count(*) from pointsman.departed`) == 0 })
+	eventually(t, "its ledger is gone", func() bool {
+		return b.count(`select count(*) from pointsman.ledger`)+b.count(`select count(*) from pointsman.departed`) == 0
+	})
 	w.stop() // it counts after the commit
 	if in := b.start(n); in.ID == id || in.Status != engine.StatusRunnable {
 		t.Errorf("started anew: %+v", in)
