@@ -18,6 +18,7 @@ type metrics struct {
 	queueOldest    *prometheus.GaugeVec
 	leasesExpired  prometheus.Counter
 	commitsRefused prometheus.Counter
+	retired        *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer, unguarded func() int64) (*metrics, error) {
@@ -59,6 +60,10 @@ func newMetrics(reg prometheus.Registerer, unguarded func() int64) (*metrics, er
 			Name: "pointsman_commits_refused_total",
 			Help: "Outcomes that came too late: the lease was lost, or the instance was canceled.",
 		}),
+		retired: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "pointsman_retention_deleted_total",
+			Help: "What the retention has deleted: ended instances, rows of their ledgers.",
+		}, []string{"table"}),
 	}
 	if reg == nil {
 		return m, nil
@@ -68,7 +73,7 @@ func newMetrics(reg prometheus.Registerer, unguarded func() int64) (*metrics, er
 		Help: "Instances that came back into the scope of their unique key while another held it, and went on without.",
 	},
 		func() float64 { return float64(unguarded()) })
-	for _, c := range []prometheus.Collector{m.steps, m.stepSeconds, m.pickSeconds, m.commitSeconds, m.wakeToRun, m.queueDepth, m.queueOldest, m.leasesExpired, m.commitsRefused, withoutKey} {
+	for _, c := range []prometheus.Collector{m.steps, m.stepSeconds, m.pickSeconds, m.commitSeconds, m.wakeToRun, m.queueDepth, m.queueOldest, m.leasesExpired, m.commitsRefused, m.retired, withoutKey} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}

@@ -67,7 +67,7 @@ func (n NewInstance) row() store.NewInstance {
 }
 
 // Start creates an instance, which runs as soon as a worker has room. A second start with the same DedupKey returns the instance of
-// the first. The error is a [*ConflictError] with the holder's id where the correlation key is live, the unique key is held, or the dedup
+// the first; of one that has ended and was deleted since ([Retention]) only the names. The error is a [*ConflictError] with the holder's id where the correlation key is live, the unique key is held, or the dedup
 // key was used with another machine or state.
 func (c *Client) Start(ctx context.Context, n NewInstance) (Instance, error) {
 	in, queue, err := start(ctx, c.store, n)
@@ -103,6 +103,9 @@ func start(ctx context.Context, st *store.Store, n NewInstance) (in Instance, qu
 		}
 		queue = started[0].Queue
 		in, err = get(ctx, tx, Ref{project: n.Project, id: started[0].InstanceID})
+		if started[0].Verdict == store.Duplicate && errors.Is(err, ErrNotFound) {
+			in, err = Instance{ID: started[0].InstanceID, Project: n.Project, Machine: n.Machine, CorrelationKey: n.CorrelationKey}, nil
+		}
 		return err
 	})
 	return in, queue, err

@@ -19,7 +19,7 @@ import (
 )
 
 // WorkerConfig of a [Worker]. Without Machines a worker picks nothing, and does only what any worker does for all instances: deadlines,
-// delayed starts, leases and holds that ran out.
+// delayed starts, leases and holds that ran out, the retention of what has ended.
 type WorkerConfig struct {
 	Machines []*Machine     // several versions of one machine side by side are fine
 	Queues   map[string]int // how many instances of each queue may execute here at once; zero: 64 of "default"
@@ -30,6 +30,8 @@ type WorkerConfig struct {
 	PollInterval    time.Duration // how long to wait for work that nobody poked for; zero: 1s
 	ReapInterval    time.Duration // how late a deadline or an expired lease may be noticed; zero: 1s
 	ShutdownTimeout time.Duration // how long running steps may go on after Run was told to stop; zero: 30s
+
+	Retention Retention // of what has ended; zero: a week
 
 	Logger *slog.Logger // zero: the client's
 }
@@ -45,6 +47,8 @@ func (cfg WorkerConfig) withDefaults() WorkerConfig {
 	or(&cfg.PollInterval, time.Second)
 	or(&cfg.ReapInterval, time.Second)
 	or(&cfg.ShutdownTimeout, 30*time.Second)
+	or(&cfg.Retention.Instances, 7*24*time.Hour)
+	or(&cfg.Retention.Dedup, 7*24*time.Hour)
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = map[string]int{DefaultQueue: 64}
 	}
@@ -72,7 +76,8 @@ func (cfg WorkerConfig) check() (err error) {
 			err = errors.Join(err, fmt.Errorf("queue %s: %d slots: want 1 or more", queue, slots))
 		}
 	}
-	if cfg.Lease < 0 || cfg.Heartbeat < 0 || cfg.PollInterval < 0 || cfg.ReapInterval < 0 || cfg.ShutdownTimeout < 0 {
+	if cfg.Lease < 0 || cfg.Heartbeat < 0 || cfg.PollInterval < 0 || cfg.ReapInterval < 0 || cfg.ShutdownTimeout < 0 ||
+		cfg.Retention.Instances < 0 || cfg.Retention.Dedup < 0 {
 		err = errors.Join(err, errors.New("a duration is below 0"))
 	}
 	if cfg.Heartbeat < time.Millisecond {
@@ -154,6 +159,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		picking.Go(func() { w.pickLoop(ctx, q, &running) })
 	}
 	picking.Go(func() { w.reapLoop(ctx) })
+	picking.Go(func() { w.retainLoop(ctx) })
 	settlers.Go(func() { w.heartbeatLoop(settling) })
 	drain, committed := make(chan struct{}), make(chan struct{})
 	go func() { defer close(committed); w.commitLoop(settling, drain) }()

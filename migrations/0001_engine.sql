@@ -53,8 +53,10 @@ alter table pointsman.instances add primary key (id);
 create unique index instances_live on pointsman.instances (project, correlation_key) where live;
 -- who held a key last; the verdict of a signal that comes after the end
 create index instances_ended on pointsman.instances (project, correlation_key, finished_at) where not live;
--- retention, lists by status
+-- lists by status
 create index instances_finished on pointsman.instances (project, status, finished_at) where not live;
+-- retention: the oldest ends of all projects. Ends come in the order of time, so an insert finds the page it needs at the right edge.
+create index instances_retained on pointsman.instances (finished_at, id) where not live;
 -- join on children
 create index instances_parent on pointsman.instances (parent_id) where parent_id is not null;
 
@@ -119,6 +121,27 @@ create table pointsman.ledger (
   at          timestamptz not null default now(),
   primary key (scope, dedup)
 );
+-- retention: a start's row may be in the scope of another than the instance that it names. Those of signals never are, and are not in here.
+create index ledger_starts on pointsman.ledger (instance_id) where signal_id is null;
+
+-- Ended instances whose ledger rows are to go at "due". It is written when the instance is deleted, or when its ledger is kept for less
+-- long than it is: an index of the ledger by instance would cost every delivery.
+create table pointsman.departed (
+  instance_id uuid        not null primary key, -- also finds the scope of a late signal by id
+  due         timestamptz not null,             -- the same for what ends within a while, so that a scope they share is read once for all
+  scope       uuid        not null,             -- of its ledger rows
+  done_to     uuid        not null default '00000000-0000-0000-0000-000000000000', -- dedups of the scope up to this have been looked at
+  project     text        collate "C" not null
+);
+-- retention
+create index departed_due on pointsman.departed (due, scope);
+
+-- One row: the end up to which those are in departed whose ledger is kept for less long than they are.
+create table pointsman.departed_to (
+  finished_at timestamptz not null,
+  instance_id uuid        not null
+);
+insert into pointsman.departed_to values ('-infinity', '00000000-0000-0000-0000-000000000000');
 
 -- Serves starts by messages: another delivery may have another dedup key, and without a correlation key so another scope.
 create index ledger_started on pointsman.ledger (source) where signal_id is null and source is not null;
@@ -210,7 +233,7 @@ create table pointsman.relays (
   expires_at timestamptz not null
 );
 
--- The latest transitions. A pause does not move the rev, nor does a resume of what executes: they are counted beside what made it.
+-- The latest transitions; commits keep it short. A pause does not move the rev, nor does a resume of what executes: they are counted beside what made it.
 create table pointsman.history (
   instance_id uuid        not null,
   rev         integer     not null,
@@ -267,7 +290,7 @@ create table pointsman.workers (
 do $$
 declare t text;
 begin
-  foreach t in array '{instances,ready,leases,timers,signals,ledger,held,running_keys,waiters,unique_keys,outbox,history}'::text[] loop
+  foreach t in array '{instances,ready,leases,timers,signals,ledger,departed,held,running_keys,waiters,unique_keys,outbox,history}'::text[] loop
     execute format('alter table pointsman.%I set (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0)', t);
   end loop;
 end $$;

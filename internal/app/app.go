@@ -76,6 +76,7 @@ func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machin
 		worker, err := engine.NewWorker(p.client, engine.WorkerConfig{
 			Machines: slices.Concat(machines, remotes), Queues: cfg.Worker.Queues, Lease: cfg.Worker.Lease, Heartbeat: cfg.Worker.Heartbeat, PollInterval: cfg.Worker.PollInterval,
 			ReapInterval: cfg.Worker.ReapInterval, ShutdownTimeout: cfg.Worker.ShutdownTimeout, Logger: log,
+			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup},
 		})
 		if err != nil || len(remotes) == 0 {
 			return worker, err

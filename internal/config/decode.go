@@ -222,9 +222,9 @@ func (w *Worker) read(o *object) {
 }
 
 func (t *Retention) read(o *object) {
-	o.duration("instances", &t.Instances, 0, longest)
+	o.duration("instances", &t.Instances, shortest, longest)
 	o.duration("triggers", &t.Triggers, 0, longest)
-	o.duration("dedup", &t.Dedup, 0, longest)
+	o.duration("dedup", &t.Dedup, shortest, longest)
 	o.duration("webhooks", &t.Webhooks, 0, longest)
 	o.close()
 }

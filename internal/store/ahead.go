@@ -19,7 +19,7 @@ func (w *Work) GoOn(o *Outcome) *Work {
 	n := *w
 	n.Rev, n.Visit, n.Attempt, n.Uncounted = w.Rev+1, w.Visit+1, 0, 0
 	n.TimedOut, n.WaitCanceled, n.Timed, n.Awaits, n.LastError = false, false, false, nil, ""
-	n.Inbox, n.InboxErr, n.More, n.SeenTo = nil, nil, false, 0
+	n.Inbox, n.InboxErr, n.More, n.long, n.SeenTo = nil, nil, false, false, 0
 	n.Step = o.Step
 	if o.State != nil {
 		n.State = o.State
@@ -49,5 +49,5 @@ func (s *Store) inboxAhead(goOn map[uuid.UUID]*Work) statement {
 
 // inboxAheadText ($1 ids) is the inbox as a pick reads it.
 const inboxAheadText = `
-select /* inbox ahead */ t.id, s.id, s.kind, s.name, s.payload, s.dedup_key, s.traceparent, s.inserted_at from unnest($1::uuid[]) t(id)
-cross join lateral (select * from pointsman.signals s where s.instance_id = t.id order by s.id limit 1001) s`
+select /* inbox ahead */ c.instance_id, ` + inboxColumns + ` from unnest($1::uuid[]) c(instance_id)
+cross join lateral (` + inboxOfC + `) s where ` + inboxBound

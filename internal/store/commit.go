@@ -342,6 +342,10 @@ with /* commit */ l as materialized (
 ), hi as (
   insert into pointsman.history (instance_id, rev, step, outcome, attempt, consumed)
   select id, rev, ran, kind, ran_attempt, nullif(consumed, '{}') from u where ran is not null
+), old as (
+  delete from pointsman.history where ctid = any(array(
+    select h.ctid from (select id, rev from u where rev % ` + historyEvery + ` = 0) x
+    cross join lateral (select h.ctid from pointsman.history h where h.instance_id = x.id and h.rev <= x.rev - ` + historyRevs + ` offset 0) h))
 ), ob as (` + insertOutcomes + `
 ), dl as (
   delete from pointsman.leases where token = any($18)

@@ -99,7 +99,8 @@ with /* fate */ holder as materialized (
    where $2 <> '' and project = $1 and correlation_key = $2 and not live order by finished_at desc limit 1)
   union all
   (select id, scope, live, status, finished_at from pointsman.instances where $2 = '' and id = $3 and $1 in ('', project))
-), ledgers as materialized (select coalesce($4, (select scope from holder limit 1)) as scope
+), ledgers as materialized (
+  select coalesce($4, (select scope from holder limit 1), (select scope from pointsman.departed where $2 = '' and instance_id = $3 and $1 in ('', project))) as scope
 ), taken as (
   (select l.* from pointsman.ledger l, ledgers where l.scope = ledgers.scope and l.dedup = $5)
   union all

@@ -8,6 +8,16 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
+// MaxHistory is how many of its latest transitions an instance keeps, at least; it has at most [MaxHistory] + 31 of them.
+const MaxHistory = 100
+
+// A commit whose rev can be divided by historyEvery drops what has become old; the others pay nothing for it. It is a prime: what else
+// moves a rev in a steady rhythm (pauses, lost leases) does not keep commits from these revs for long.
+const (
+	historyRevs  = "100"
+	historyEvery = "31"
+)
+
 // Transition is one row of the history.
 type Transition struct {
 	Rev      int32

@@ -16,6 +16,7 @@ const reset = `
 delete from pointsman.instances; delete from pointsman.ready; delete from pointsman.leases; delete from pointsman.timers; delete from pointsman.signals;
 delete from pointsman.ledger; delete from pointsman.held; delete from pointsman.outbox; delete from pointsman.history; delete from pointsman.events;
 delete from pointsman.running_keys; delete from pointsman.waiters; delete from pointsman.unique_keys; delete from pointsman.routes;
+delete from pointsman.departed; update pointsman.departed_to set finished_at = '-infinity';
 delete from pointsman.witness; delete from pointsman.accepted; select setval('pointsman.signal_ids', 1000);
 `
 
@@ -72,7 +73,12 @@ var invariants = []struct{ rule, sql string }{
 		and not exists (select from pointsman.witness w where w.instance_id = l.instance_id and w.id = l.signal_id)`},
 	{"the ledger has not what was delivered", `
 		select w.dedup_key from pointsman.witness w join pointsman.instances i on i.id = w.instance_id
-		where not exists (select from pointsman.ledger l where l.scope = i.scope and l.instance_id = i.id and l.signal_id = w.id)`},
+		where i.inserted_at > now() - interval '1 h' and not exists (select from pointsman.ledger l where l.scope = i.scope and l.instance_id = i.id and l.signal_id = w.id)`},
+	{"the gone has left something", `
+		select x.what || ' of ' || x.instance_id from (select 'history' as what, instance_id from pointsman.history union all select 'events', instance_id from pointsman.events
+			union all select 'unique key', instance_id from pointsman.unique_keys
+			union all select 'ledger', instance_id from pointsman.ledger l where not exists (select from pointsman.departed d where d.instance_id = l.instance_id)) x
+		where not exists (select from pointsman.instances i where i.id = x.instance_id)`},
 	{"a lease is not whole", `
 		select l.token from pointsman.leases l where cardinality(l.ids) = 0 or cardinality(l.ids) <> cardinality(l.revs)`},
 	{"a lease runs in the future", `

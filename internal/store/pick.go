@@ -11,8 +11,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// MaxInbox is how many signals of an inbox a step is shown, the oldest first.
-const MaxInbox = 1000
+// MaxInbox is how many signals of an inbox a step is shown, the oldest first, as far as their payloads have not more than MaxInboxBytes
+// together; one at least. Many instances are picked at once, with inboxes that anybody may have filled.
+const (
+	MaxInbox      = 1000
+	MaxInboxBytes = 16 << 20
+)
 
 // Work is an instance that was picked: this worker may run its step, until the lease ends.
 type Work struct {
@@ -43,7 +47,8 @@ type Work struct {
 	ReadyAt        time.Time // since when it could have been picked
 	Inbox          []InboxSignal
 	InboxErr       error // why the long inbox could not be read: this instance is to be released
-	More           bool  // the inbox holds more than MaxInbox
+	More           bool  // the inbox holds more than it is shown
+	long           bool  // the inbox is more than a pick reads, and to be read by itself
 	SeenTo         int64 // ids up to this were in the inbox when it was picked
 }
 
@@ -174,7 +179,7 @@ func scanWork(r pgx.Rows, out *[]Work) (t turn, err error) {
 
 // shown adds the next signal of the inbox.
 func (w *Work) shown(g InboxSignal) {
-	w.Inbox, w.SeenTo = append(w.Inbox, g), g.ID
+	w.Inbox, w.SeenTo, w.long = append(w.Inbox, g), g.ID, w.long || g.Payload == nil
 }
 
 func value(s *string) string {
@@ -186,18 +191,18 @@ func value(s *string) string {
 
 // trimInbox loads what a step is shown of an inbox that is longer.
 func (s *Store) trimInbox(ctx context.Context, w *Work) {
-	if len(w.Inbox) > MaxInbox {
+	if w.long || len(w.Inbox) > MaxInbox {
 		w.InboxErr = s.loadLongInbox(ctx, w)
 	}
 }
 
-// loadLongInbox gives a step whose inbox is longer than it is shown the oldest signals that it awaited before the oldest others.
+// loadLongInbox gives a step whose inbox is longer than a pick reads the oldest signals that it awaited before the oldest others.
 func (s *Store) loadLongInbox(ctx context.Context, w *Work) error {
-	w.Inbox, w.More = w.Inbox[:0], true
-	return s.together(ctx, statement{"long inbox", s.text.longInbox, []any{w.ID, w.Awaits}, func(r pgx.Rows) error {
+	w.Inbox = w.Inbox[:0]
+	return s.together(ctx, statement{"long inbox", s.text.longInbox, []any{w.ID, w.Awaits, MaxInboxBytes}, func(r pgx.Rows) error {
 		var g InboxSignal
 		var dedup, trace *string
-		err := r.Scan(&g.ID, &g.Kind, &g.Name, &g.Payload, &dedup, &trace, &g.InsertedAt, &w.SeenTo)
+		err := r.Scan(&g.ID, &g.Kind, &g.Name, &g.Payload, &dedup, &trace, &g.InsertedAt, &w.SeenTo, &w.More)
 		g.DedupKey, g.Traceparent = value(dedup), value(trace)
 		w.Inbox = append(w.Inbox, g)
 		return err
@@ -227,10 +232,21 @@ with {recursive}/* pick */ r as materialized (
 )
 select t.*, c.instance_id, c.rev, c.token, c.project, c.machine, c.version, c.step, c.correlation_key, c.partition_key, c.unique_key, c.unique_scope,
   c.queue, c.priority, c.attempt, c.uncounted, c.visit, c.timed_out, c.wait_canceled, c.due_at is not null, c.awaits, c.last_error, c.traceparent, c.inserted_at, c.run_at,
-  case when coalesce(s.first, true) then c.state end, s.id, s.kind, s.name, s.payload, s.dedup_key, s.traceparent, s.inserted_at
+  case when coalesce(s.n = 1, true) then c.state end, ` + inboxColumns + `
 from (select (select count(*)::int from r), exists (select from c where {keyed}), {turn}) t(taken, keyed, again, unguarded)
 left join c on {runs} left join lateral (
-  select s.*, row_number() over (order by s.id) = 1 as first from pointsman.signals s where s.instance_id = c.instance_id order by s.id limit 1001) s on true`
+` + inboxOfC + `) s on ` + inboxBound
+
+// What is read of an inbox at first, of instance_id in c: up to 1 MiB. A payload that comes as null says that there is more. What is
+// compressed may be up to 255 times its size.
+const (
+	inboxColumns = `s.id, s.kind, s.name, case when s.n = 1 or s.upto <= 1048576 then s.payload end, s.dedup_key, s.traceparent, s.inserted_at`
+	inboxBound   = `(s.n <= 2 or s.upto - s.size <= 1048576)`
+	inboxOfC     = `
+  select s.*, row_number() over inbox as n, sum(size) over inbox as upto
+  from (select y.*, pg_column_size(payload) * case when pg_column_compression(payload) is null then 1 else 255 end as size from pointsman.signals y where y.instance_id = c.instance_id) s
+  window inbox as (order by s.id rows unbounded preceding) order by s.id limit 1001`
+)
 
 // pickMoves: a pick brings the row into the scope of its unique key, or out of it.
 const pickMoves = `(i.unique_scope & 3) in (1, 2)`
@@ -294,11 +310,26 @@ var pickKeyed = strings.NewReplacer("{recursive}", "recursive ", "{keyed}", pick
   from may where moves and (select count(*) from stands) >= 0
 ), `+uniqueMoves)
 
+// longInboxText ($1 instance, $2 awaited tags, $3 most bytes) goes from signal to signal, so that it looks at no payload that it does not
+// return but the last ones. What is awaited and what is not have a count of their own; the bytes they share.
 const longInboxText = `
-with /* long inbox */ awaited as (
-  select s.* from pointsman.signals s where s.instance_id = $1 and ` + tag + ` = any($2::text[]) order by s.id limit 1000
+with recursive /* long inbox */ awaited as (
+  (select s.id, 1 as n, octet_length(s.payload::text)::bigint as upto from pointsman.signals s where s.instance_id = $1 and ` + tag + ` = any($2::text[]) order by s.id limit 1)
+  union all
+  select s.id, a.n + 1, a.upto + s.size from awaited a cross join lateral (
+    select s.id, octet_length(s.payload::text) as size from pointsman.signals s
+    where s.instance_id = $1 and s.id > a.id and ` + tag + ` = any($2::text[]) order by s.id limit 1) s
+  where a.n < 1000 and a.upto + s.size <= $3
 ), others as (
-  select s.* from pointsman.signals s where s.instance_id = $1 and ` + tag + ` <> all($2::text[]) order by s.id limit 1000
+  (select 0::bigint as id, 0 as n, coalesce((select max(upto) from awaited), 0) as upto)
+  union all
+  select s.id, o.n + 1, o.upto + s.size from others o cross join lateral (
+    select s.id, octet_length(s.payload::text) as size from pointsman.signals s
+    where s.instance_id = $1 and s.id > o.id and ` + tag + ` <> all($2::text[]) order by s.id limit 1) s
+  where o.n < 1000 and (o.upto + s.size <= $3 or o.upto = 0)
+), shown as materialized (
+  select id from awaited union all select id from others where n > 0
 )
-select s.id, s.kind, s.name, s.payload, s.dedup_key, s.traceparent, s.inserted_at, (select max(id) from pointsman.signals where instance_id = $1)
-from (select * from awaited union all select * from others) s order by s.id`
+select s.id, s.kind, s.name, s.payload, s.dedup_key, s.traceparent, s.inserted_at, (select max(id) from pointsman.signals where instance_id = $1),
+  (select count(*) from shown) > 1000 or exists (select from pointsman.signals x where x.instance_id = $1 and x.id not in (select id from shown))
+from shown cross join lateral (select s.* from pointsman.signals s where s.instance_id = $1 and s.id = shown.id) s order by s.id`

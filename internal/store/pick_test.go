@@ -116,6 +116,65 @@ func TestPickLongInbox(t *testing.T) {
 	}
 }
 
+// However large the signals are, and however small they were stored, a step is shown a bounded part of them.
+func TestPickLargeInbox(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pad       string // SQL of the payload's
+		n, length int
+		shown     int
+		more      bool
+	}{
+		"more than a pick reads": {random, 3, 600 << 10, 3, false},
+		"stored as they are":     {random, 20, 1<<20 - 32, MaxInboxBytes >> 20, true},
+		"stored compressed":      {"repeat('x', $3)", 20, 1<<20 - 32, MaxInboxBytes >> 20, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t)
+			id := f.parked("k", "signal/pay")
+			f.exec(`insert into pointsman.signals (instance_id, name, payload) select $1, case g when 1 then 'noise' else 'pay' end, to_jsonb(`+c.pad+`) from generate_series(1, $2::int) g`, id, c.n, c.length)
+			w := f.wokenByHand()
+			bytes, awaited := 0, 0
+			for _, g := range w.Inbox {
+				bytes += len(g.Payload)
+				if g.Tag() == "signal/pay" {
+					awaited++
+				}
+			}
+			if w.InboxErr != nil || len(w.Inbox) != c.shown || bytes > MaxInboxBytes || w.More != c.more {
+				t.Errorf("%d signals of %d bytes, more %t, %v: want %d, more %t", len(w.Inbox), bytes, w.More, w.InboxErr, c.shown, c.more)
+			}
+			if c.more {
+				equal(t, "awaited before others", awaited, c.shown)
+			}
+			f.want(fmt.Sprint(w.SeenTo), `select max(id) from pointsman.signals`)
+		})
+	}
+}
+
+// random is text that does not compress, of $3 bytes.
+const random = `(select substr(string_agg(md5(g || '/' || h), ''), 1, $3) from generate_series(1, $3 / 32 + 1) h)`
+
+// A signal that is more than a step is shown comes alone.
+func TestPickShowsOneAtLeast(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	id := f.parked("k", "signal/pay")
+	f.exec(`insert into pointsman.signals (instance_id, name, payload) select $1, 'pay', to_jsonb(repeat('x', $2)) from generate_series(1, 2)`, id, MaxInboxBytes)
+	w := f.wokenByHand()
+	equal(t, "shown", len(w.Inbox), 1)
+	equal(t, "more", w.More, true)
+}
+
+// wokenByHand picks the one instance that there is, parked as it is.
+func (f *fixture) wokenByHand() Work {
+	f.t.Helper()
+	f.exec(`update pointsman.instances set parked = false`)
+	f.exec(`insert into pointsman.ready (queue, priority, instance_id, rev) select queue, priority, id, rev from pointsman.instances`)
+	return f.picked()
+}
+
 func TestExtend(t *testing.T) {
 	t.Parallel()
 	f := setup(t)

@@ -27,6 +27,12 @@ update pointsman.instances set partition_key = correlation_key, unique_key = cor
 insert into pointsman.running_keys select project, partition_key, id, rev, id from pointsman.instances;
 insert into pointsman.waiters select project, partition_key, queue, '', 0, now(), id, rev, false from pointsman.instances;
 insert into pointsman.unique_keys select project, unique_key, id from pointsman.instances;
+insert into pointsman.instances (id, project, machine, version, queue, correlation_key, scope, step, state, live, status, finished_at)
+select gen_random_uuid(), 'p', 'm', 1, 'q', 'k' || g, gen_random_uuid(), 's', '{}', false, 'done', now() - g * interval '1 s' from generate_series(1, 4000) g;
+insert into pointsman.history (instance_id, rev, attempt, step, outcome) select id, g, 0, 's', 'next' from pointsman.instances, generate_series(1, 2) g;
+insert into pointsman.events (instance_id, key, rev, value) select id, 'e', 1, '{}' from pointsman.instances;
+insert into pointsman.verdicts (scope, dedup, hash, verdict) select id, id, id, '{}' from pointsman.instances;
+insert into pointsman.departed (instance_id, due, scope, project) select id, now(), scope, 'p' from pointsman.instances;
 `
 
 // plan is a node of EXPLAIN (FORMAT JSON).
@@ -66,6 +72,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"recheck": x.recheck, "pick": strings.ReplaceAll(x.pick, "{n}", "64"), "pick with keys": strings.ReplaceAll(x.pickKeyed, "{n}", "64"), "long inbox": x.longInbox, "inbox ahead": x.inboxAhead, "extend": x.extend, "commit": x.commit, "commit with outputs": x.commitOutputs,
 		"clear ended": x.clearEnded, "drop timers": x.dropTimers, "resolve": x.resolve, "keys of": x.keysOf, "release": x.release, "promote": x.promote, "guard": x.guard, "give back": x.giveBack, "sweep timers": x.sweepTimers, "any expired": x.anyExpired, "sweep leases": x.sweepLeases, "expire held": x.expireHeld,
 		"next due": x.nextDue, "cancel": x.cancel, "retry": x.retry, "pause": x.pause, "start": x.start, "nobody by key": x.nobodyKey, "nobody by id": x.nobodyID, "outbox": x.outbox, "published": x.published, "postpone": x.postpone,
+		"retire": x.retire, "let go": x.letGo, "note": x.note, "forget": x.forget, "next retired": x.nextRetired,
 	}
 	seldom := map[string]string{
 		"list recent": x.listRecent, "list by key": x.listKey, "list by prefix": x.listPrefix, "list ended": x.listEnded, "instances by id": x.instancesByID,
@@ -74,7 +81,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 	for _, filled := range []bool{false, true} {
 		if filled {
 			f.exec(crowd)
-			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys`)
+			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys, pointsman.history, pointsman.events, pointsman.verdicts, pointsman.departed`)
 		}
 		for name, sql := range statements {
 			checkPlan(t, conn, fmt.Sprintf("%s, tables filled: %t", name, filled), sql)
@@ -116,7 +123,7 @@ func checkPlan(t *testing.T, conn *pgx.Conn, name, sql string, mayRead ...string
 
 var (
 	// small tables may be read whole.
-	small = map[string]bool{"machines": true, "relays": true, "outbox_shards": true}
+	small = map[string]bool{"machines": true, "relays": true, "outbox_shards": true, "departed_to": true}
 	// inOrder are read from their beginning, up to a limit.
-	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true}
+	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true}
 )

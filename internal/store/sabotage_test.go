@@ -150,5 +150,14 @@ func sabotages() []sabotage {
 			{guard, "taken as (", "early as (delete from unique_keys k using moved m where m.leaves and k.project = m.project and k.key = m.unique_key and k.instance_id = m.id returning 1), taken as ("},
 			{guard, "from moved where enters order by", "from moved where enters and (select count(*) from early) >= 0 order by"},
 		}, []string{"moves, crossing unique keys / newcomer"}},
+		{"retirement locks no row", edits(func(t *texts) *string { return &t.retire }, "100 for update of i skip locked", "100"), []string{"retirement / retry"}},
+		{"retirement leaves the unique key of the end", edits(func(t *texts) *string { return &t.letGo }, "", `select 1 from unnest($1::text[], $2::text[], $3::uuid[]) t`), []string{"retirement / start, one unique key"}},
+		{
+			"nobody remembers the ledger of the gone", edits(func(t *texts) *string { return &t.retire }, "from gone order by finished_at, id\n  on conflict", "from gone where false order by finished_at, id\n  on conflict"),
+			[]string{"retirement / redelivery by id", "retirement / retirement"},
+		},
+		{"ledgers go while their instance is retried", edits(func(t *texts) *string { return &t.forget }, "i.live or i.finished_at > now() - $1::interval", "$1::interval is null"), []string{"forgetting / retry"}},
+		{"forgetting locks no instance", edits(func(t *texts) *string { return &t.forget }, " for no key update skip locked\n), todo", "\n), todo"), []string{"forgetting / retry"}},
+		{"forgetting takes all that is in the scope", edits(func(t *texts) *string { return &t.forget }, "l.instance_id = any(s.ids) as own", "true as own"), []string{"forgetting / deliver to the next of the key"}},
 	}
 }

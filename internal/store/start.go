@@ -317,6 +317,9 @@ left join lateral (
   limit 1) h on true
 order by inp.ord`
 
+// departedScope of an id: an instance may be gone while its ledger is kept.
+const departedScope = `coalesce(e.scope, (select d.scope from pointsman.departed d where d.instance_id = inp.target and (d.project = $1 or $1 = '')))`
+
 // Hold keeps signals for keys of the project that nobody has. It runs after [Store.Nobody] in the same transaction. One that
 // comes twice in the batch is kept once.
 func (s *Store) Hold(ctx context.Context, project string, hs []Hold) error {

@@ -13,6 +13,7 @@ type texts struct {
 	release, promote, guard, giveBack                                                                        string
 	sweepTimers, anyExpired, sweepLeases, expireHeld, nextDue                                                string
 	cancel, retry, pause, resume, register                                                                   string
+	retire, letGo, note, forget, nextRetired                                                                 string
 	getID, getKey, queueDepths                                                                               string
 	listRecent, listKey, listPrefix, listEnded, listExecuting, instancesByID                                 string
 	inbox, history, consumedBy, events, held, fate                                                           string
@@ -24,7 +25,7 @@ type texts struct {
 
 func newTexts(q func(string) string) texts {
 	nobodyKey := strings.NewReplacer("{type}", "text", "{where}", "i.project = $1 and i.correlation_key = inp.target and not i.live", "{scope}", "inp.scope", "{key}", "inp.target")
-	nobodyID := strings.NewReplacer("{type}", "uuid", "{where}", "i.id = inp.target and (i.project = $1 or $1 = '') and i.status is not null", "{scope}", "e.scope", "{key}", "null")
+	nobodyID := strings.NewReplacer("{type}", "uuid", "{where}", "i.id = inp.target and (i.project = $1 or $1 = '') and i.status is not null", "{scope}", departedScope, "{key}", "null")
 	return texts{
 		deliverKey: q(targetKey.Replace(deliverFast.Replace(deliverText))), deliverKeySlow: q(targetKey.Replace(deliverSlow.Replace(deliverText))),
 		deliverID: q(targetID.Replace(deliverFast.Replace(deliverText))), deliverIDSlow: q(anyWithID.Replace(deliverSlow.Replace(deliverText))),
@@ -39,7 +40,8 @@ func newTexts(q func(string) string) texts {
 		cancel: q(strings.Replace(cancelText, "{outcomes}", strings.ReplaceAll(insertOutcomes, "$19", "$3"), 1)),
 		retry:  q(retryText), pause: q(strings.Replace(pauseText, "{noted}", noted("pause"), 1)), resume: q(strings.Replace(resumeText, "{noted}", noted("resume"), 1)),
 		register: q(registerText),
-		getID:    q(getIDText), getKey: q(getKeyText), queueDepths: q(queueDepthsText),
+		retire:   q(retireText), letGo: q(letGoText), note: q(noteText), forget: q(forgetText), nextRetired: q(nextRetiredText),
+		getID: q(getIDText), getKey: q(getKeyText), queueDepths: q(queueDepthsText),
 		listRecent: q(listOf("recent")), listKey: q(listOf("key")), listPrefix: q(listOf("prefix")), listEnded: q(listOf("ended")), listExecuting: q(listOf("executing")),
 		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText), fate: q(fateText),
 		relayHere: q(relayHereText), holdShards: q(holdShardsText), releaseShards: q(releaseShardsText), relayGone: q(relayGoneText),
