@@ -41,6 +41,28 @@ func TestSweepTimers(t *testing.T) {
 	}
 }
 
+// What a late sweep fires is picked in the order in which it was due.
+func TestSweepTimersKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.started("third", "first", "fourth", "second")
+	due := map[string]time.Duration{"first": -4 * time.Hour, "second": -3 * time.Hour, "third": -2 * time.Hour, "fourth": -time.Hour}
+	var os []Outcome
+	for _, w := range f.pick(4) {
+		o, delay := outcome(w, OutcomeReplay), due[w.CorrelationKey]
+		if w.CorrelationKey == "second" {
+			o = await(w, "signal/pay")
+		}
+		o.Delay = &delay
+		os = append(os, o)
+	}
+	f.commit(os...)
+	must2(f.SweepTimers(t.Context(), 8))(t)
+	for _, want := range []string{"[first]", "[second]", "[third]", "[fourth]"} {
+		equal(t, "picked", fmt.Sprint(keys(f.pick(1))), want)
+	}
+}
+
 // A lost lease gives all of its instances back, once, to be leased alone; what has moved on stays where it is.
 func TestSweepLeases(t *testing.T) {
 	t.Parallel()
