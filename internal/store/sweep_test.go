@@ -97,6 +97,19 @@ func TestSweepLeases(t *testing.T) {
 	f.want("a 2 1,b 2 1", `select correlation_key, attempt, uncounted from pointsman.instances where live and not parked order by 1`)
 }
 
+// What may have killed its worker does not come before what waits.
+func TestLostLeaseGoesToTheBack(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.started("lost")
+	f.picked()
+	f.started("waits")
+	f.exec(`update pointsman.leases set expires_at = now()`)
+	must(f.SweepLeases(t.Context(), 8))(t)
+	equal(t, "first", fmt.Sprint(keys(f.pick(1))), "[waits]")
+	equal(t, "then", fmt.Sprint(keys(f.pick(1))), "[lost]")
+}
+
 // The deadline that a lost lease left behind goes with the commit.
 func TestLostLeaseLeavesNoTimer(t *testing.T) {
 	t.Parallel()
