@@ -395,3 +395,17 @@ func TestSignalInEveryStatus(t *testing.T) {
 	}
 	equal(t, "inbox of the ended", b.count(`select count(*) from pointsman.signals where instance_id = $1`, id), 0)
 }
+
+// A machine may do without a history. Nothing else is different.
+func TestNoHistory(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	all := map[string]step{"begin": to(engine.Await("end", "s")), "end": to(engine.Done(nil))}
+	b.serve(define(t, engine.Definition[raw]{Name: "without", NoHistory: true, Steps: all}), define(t, engine.Definition[raw]{Name: "with", Steps: all}))
+	for machine, rows := range map[string]int{"without": 0, "with": 2} {
+		id := b.begin(machine, machine).ID
+		b.send(machine, "s", "d")
+		b.ends(id, engine.StatusDone)
+		equal(t, machine, b.count(`select count(*) from pointsman.history where instance_id = $1`, id), rows)
+	}
+}

@@ -57,6 +57,11 @@ func TestSweepTimersKeepsTheOrder(t *testing.T) {
 		os = append(os, o)
 	}
 	f.commit(os...)
+	tx := must(f.db.Pool.Begin(t.Context()))(t)
+	must(tx.Exec(t.Context(), "select from "+f.schema+".instances where correlation_key in ('first', 'second') for update"))(t)
+	must2(f.SweepTimers(t.Context(), 8))(t) // leaves these two to the next
+	f.want("fourth,third", `select correlation_key from pointsman.ready r join pointsman.instances i on i.id = r.instance_id order by 1`)
+	must(0, tx.Rollback(t.Context()))(t)
 	must2(f.SweepTimers(t.Context(), 8))(t)
 	for _, want := range []string{"[first]", "[second]", "[third]", "[fourth]"} {
 		equal(t, "picked", fmt.Sprint(keys(f.pick(1))), want)
