@@ -64,7 +64,8 @@ func (s *Store) Unserved(ctx context.Context) (lanes []UnservedLane, err error) 
 	return lanes, err
 }
 
-// unservedText ($1 lanes to look at, $2 where counting stops) goes from lane to lane by the index, not from row to row.
+// unservedText ($1 lanes to look at, $2 where counting stops) goes from lane to lane by the index, not from row to row. Nobody picks
+// there, and so nobody drops the rows of what was canceled: these are not counted.
 const unservedText = `
 with recursive /* unserved */ lanes as (
   (select queue, lane from pointsman.ready where queue >= '' order by queue, lane limit 1)
@@ -74,6 +75,8 @@ with recursive /* unserved */ lanes as (
 )
 select l.queue, l.lane, d.ready, greatest(now() - d.since, '0 s')
 from (select queue, lane from lanes limit $1) l cross join lateral (
-  select count(*)::int as ready, min(x.run_at) as since from (select r.run_at from pointsman.ready r where r.queue = l.queue and r.lane = l.lane limit $2) x) d
+  select count(*)::int as ready, min(x.run_at) as since
+  from (select r.run_at, r.instance_id, r.rev from pointsman.ready r where r.queue = l.queue and r.lane = l.lane limit $2) x
+  cross join lateral (select from pointsman.instances i where i.id = x.instance_id and i.rev = x.rev and i.live and not i.paused limit 1) i) d
 where d.ready > 0 and not exists (
   select from pointsman.workers w where w.seen_at > now() - interval '1 minute' and w.info->'queues' ? l.queue and (l.lane = '' or w.info->'machines' ? l.lane))`

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 func (f *fixture) unserved() string {
@@ -22,7 +24,7 @@ func (f *fixture) unserved() string {
 func TestUnserved(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
-	f.started("a", "b", "c", "d", "e", "f")
+	ids := f.started("a", "b", "c", "d", "e", "f")
 	f.exec(`update pointsman.ready r set run_at = now() - interval '1 h', priority = 7,
 		queue = case when correlation_key = 'f' then 'other' else 'q' end, lane = case when correlation_key < 'c' then '' when correlation_key < 'e' then 'm@1' else 'm@2' end
 		from pointsman.instances i where i.id = r.instance_id`)
@@ -44,6 +46,9 @@ func TestUnserved(t *testing.T) {
 	equal(t, "by one that is silent", f.unserved(), "[other/m@2:1 q/:2 q/m@1:3 q/m@2:1]")
 	seen("idle", Serving{})
 	equal(t, "by one without machines", f.unserved(), "[other/m@2:1 q/:2 q/m@1:3 q/m@2:1]")
+	must(f.Cancel(t.Context(), []uuid.UUID{ids[5]}, "", publish))(t)
+	f.exec(`update pointsman.instances set paused = true, rev = rev + 1 where id = $1`, ids[4])
+	equal(t, "without what was canceled and what is paused", f.unserved(), "[q/:2 q/m@1:3]")
 	f.exec(`update pointsman.workers set seen_at = now() - interval '2 days'`)
 	seen("idle", Serving{})
 	f.want("idle", `select name from pointsman.workers`)
