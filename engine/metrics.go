@@ -19,6 +19,10 @@ type metrics struct {
 	leasesExpired  prometheus.Counter
 	commitsRefused prometheus.Counter
 	retired        *prometheus.CounterVec
+
+	unservedLanes     prometheus.Gauge
+	unservedInstances prometheus.Gauge
+	unservedOldest    prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer, unguarded func() int64) (*metrics, error) {
@@ -64,6 +68,18 @@ func newMetrics(reg prometheus.Registerer, unguarded func() int64) (*metrics, er
 			Name: "pointsman_retention_deleted_total",
 			Help: "What the retention has deleted: ended instances, rows of their ledgers.",
 		}, []string{"table"}),
+		unservedLanes: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pointsman_unserved_lanes",
+			Help: "Queues, and machine versions within a queue, where instances are ready that no worker serves; the log names them.",
+		}),
+		unservedInstances: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pointsman_unserved_instances",
+			Help: "Instances that are ready and that no worker serves, counted up to 10,000 a lane.",
+		}),
+		unservedOldest: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "pointsman_unserved_oldest_seconds",
+			Help: "How long the oldest instance that no worker serves has been ready.",
+		}),
 	}
 	if reg == nil {
 		return m, nil
@@ -73,7 +89,10 @@ func newMetrics(reg prometheus.Registerer, unguarded func() int64) (*metrics, er
 		Help: "Instances that came back into the scope of their unique key while another held it, and went on without.",
 	},
 		func() float64 { return float64(unguarded()) })
-	for _, c := range []prometheus.Collector{m.steps, m.stepSeconds, m.pickSeconds, m.commitSeconds, m.wakeToRun, m.queueDepth, m.queueOldest, m.leasesExpired, m.commitsRefused, m.retired, withoutKey} {
+	for _, c := range []prometheus.Collector{
+		m.steps, m.stepSeconds, m.pickSeconds, m.commitSeconds, m.wakeToRun, m.queueDepth, m.queueOldest, m.leasesExpired, m.commitsRefused,
+		m.unservedLanes, m.unservedInstances, m.unservedOldest, m.retired, withoutKey,
+	} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}

@@ -81,6 +81,8 @@ func (w *Worker) expireHeld(ctx context.Context) (more bool, err error) {
 }
 
 func (w *Worker) measure(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
 	depths, err := w.store.QueueDepths(ctx, slices.Sorted(maps.Keys(w.cfg.Queues)))
 	if err != nil {
 		return // the sweep says so
@@ -89,4 +91,5 @@ func (w *Worker) measure(ctx context.Context) {
 		w.metrics.queueDepth.WithLabelValues(d.Queue).Set(float64(d.Ready))
 		w.metrics.queueOldest.WithLabelValues(d.Queue).Set(d.Oldest.Seconds())
 	}
+	w.unserved.look(ctx, w)
 }

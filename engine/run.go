@@ -59,7 +59,10 @@ func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work, mayGo
 // labelError is what the metrics call a step that failed.
 const labelError = "error"
 
-var errGoexit = errors.New("the step ended its goroutine")
+var (
+	errGoexit        = errors.New("the step ended its goroutine")
+	errHandlerGoexit = errors.New("it ended its goroutine")
+)
 
 // stepLabel bounds the label: a machine that takes any step has one for all, and a start may name a step that there is not.
 func (m *Machine) stepLabel(step string) string {
@@ -178,14 +181,22 @@ func (w *Worker) failed(ctx context.Context, m *Machine, work *store.Work, v *Vi
 	return o, nil
 }
 
+// callHandler has a goroutine for the handler: one that ends its goroutine, as a test's FailNow does, ends no other.
 func (w *Worker) callHandler(ctx context.Context, m *Machine, v *Visit[json.RawMessage], cause error) (o Outcome, state json.RawMessage, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-		}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				err = fmt.Errorf("panic: %v", p)
+			}
+		}()
+		err = errHandlerGoexit
+		o, state = m.handle(ctx, v, cause)
+		err = nil
 	}()
-	o, state = m.handle(ctx, v, cause)
-	return o, state, nil
+	<-done
+	return o, state, err
 }
 
 // settle makes a row of an outcome.

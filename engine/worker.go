@@ -104,6 +104,7 @@ type Worker struct {
 	health   health
 	life     lifetime
 	reap     *alarm
+	unserved unserved
 }
 
 // lifetime of the parts of a running worker: work in hand outlives picking.
@@ -176,6 +177,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	stopSettling()
 	<-committed
 	settlers.Wait()
+	w.gone(after)
 	return w.leftover(abandoned)
 }
 
@@ -201,7 +203,12 @@ func (w *Worker) register(ctx context.Context) error {
 	for i, m := range w.cfg.Machines {
 		machines[i] = store.Machine{Name: m.name, Version: m.version, Start: m.start, Queue: m.queue}
 	}
-	return w.retry(ctx, "register", func(ctx context.Context) error { return w.store.Register(ctx, machines) })
+	return w.retry(ctx, "register", func(ctx context.Context) error {
+		if err := w.store.Register(ctx, machines); err != nil {
+			return err
+		}
+		return w.seen(ctx)
+	})
 }
 
 // listen gets pokes from other processes where it can.

@@ -45,6 +45,20 @@ func TestDeliverWakesWhoAwaits(t *testing.T) {
 	equal(t, "seen to", w.SeenTo, d.SignalID)
 }
 
+// An await is for a kind and a name: a signal that is named as an update is awaited wakes nobody.
+func TestDeliverTellsKindsApart(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.parked("k", "update/decision")
+	f.fast(signal("k", "decision", "1"))
+	f.want("true", `select parked from pointsman.instances`)
+	g := signal("k", "decision", "2")
+	g.Kind = "update"
+	equal(t, "woken into", f.fast(g)[0].Queue, queue)
+	w := f.picked()
+	equal(t, "awaited", fmt.Sprint(w.Awaits, names(w)), "[update/decision] [decision/1 decision/2]")
+}
+
 func names(w Work) (all []string) {
 	for _, g := range w.Inbox {
 		all = append(all, g.Name+"/"+g.DedupKey)

@@ -41,6 +41,33 @@ func TestSweepTimers(t *testing.T) {
 	}
 }
 
+// What a late sweep fires is picked in the order in which it was due.
+func TestSweepTimersKeepsTheOrder(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.started("third", "first", "fourth", "second")
+	due := map[string]time.Duration{"first": -4 * time.Hour, "second": -3 * time.Hour, "third": -2 * time.Hour, "fourth": -time.Hour}
+	var os []Outcome
+	for _, w := range f.pick(4) {
+		o, delay := outcome(w, OutcomeReplay), due[w.CorrelationKey]
+		if w.CorrelationKey == "second" {
+			o = await(w, "signal/pay")
+		}
+		o.Delay = &delay
+		os = append(os, o)
+	}
+	f.commit(os...)
+	tx := must(f.db.Pool.Begin(t.Context()))(t)
+	must(tx.Exec(t.Context(), "select from "+f.schema+".instances where correlation_key in ('first', 'second') for update"))(t)
+	must2(f.SweepTimers(t.Context(), 8))(t) // leaves these two to the next
+	f.want("fourth,third", `select correlation_key from pointsman.ready r join pointsman.instances i on i.id = r.instance_id order by 1`)
+	must(0, tx.Rollback(t.Context()))(t)
+	must2(f.SweepTimers(t.Context(), 8))(t)
+	for _, want := range []string{"[first]", "[second]", "[third]", "[fourth]"} {
+		equal(t, "picked", fmt.Sprint(keys(f.pick(1))), want)
+	}
+}
+
 // A lost lease gives all of its instances back, once, to be leased alone; what has moved on stays where it is.
 func TestSweepLeases(t *testing.T) {
 	t.Parallel()
@@ -73,6 +100,19 @@ func TestSweepLeases(t *testing.T) {
 	equal(t, "bounded", len(must(f.SweepLeases(t.Context(), 1))(t)), 1)
 	must(f.SweepLeases(t.Context(), 8))(t)
 	f.want("a 2 1,b 2 1", `select correlation_key, attempt, uncounted from pointsman.instances where live and not parked order by 1`)
+}
+
+// What may have killed its worker does not come before what waits.
+func TestLostLeaseGoesToTheBack(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.started("lost")
+	f.picked()
+	f.started("waits")
+	f.exec(`update pointsman.leases set expires_at = now()`)
+	must(f.SweepLeases(t.Context(), 8))(t)
+	equal(t, "first", fmt.Sprint(keys(f.pick(1))), "[waits]")
+	equal(t, "then", fmt.Sprint(keys(f.pick(1))), "[lost]")
 }
 
 // The deadline that a lost lease left behind goes with the commit.
