@@ -21,9 +21,7 @@ const gaugeInterval = 5 * time.Second
 func (w *Worker) reapLoop(ctx context.Context) {
 	var gauges time.Time
 	for ctx.Err() == nil {
-		for _, sweep := range []func(context.Context) (more bool, err error){w.fireTimers, w.reapLeases, w.expireHeld} {
-			w.sweepAll(ctx, sweep)
-		}
+		w.sweepOnce(ctx)
 		if time.Since(gauges) > gaugeInterval {
 			gauges = time.Now()
 			w.measure(ctx)
@@ -37,6 +35,13 @@ func (w *Worker) reapLoop(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(max(wait, 10*time.Millisecond)): // not at once: what is due may be locked by who deals with it
 		}
+	}
+}
+
+// sweepOnce deals with all that is due.
+func (w *Worker) sweepOnce(ctx context.Context) {
+	for _, sweep := range []func(context.Context) (more bool, err error){w.fireTimers, w.reapLeases, w.expireHeld} {
+		w.sweepAll(ctx, sweep)
 	}
 }
 

@@ -114,6 +114,7 @@ func sabotages() []sabotage {
 		{"pick locks no instance whose unique key it moves", edits(pick, " for no key update of i skip locked", ""), []string{"cancel / pick, unique while executing"}},
 		{"a start takes its unique key for granted", edits(func(t *texts) *string { return &t.start }, "and not barred", ""), []string{"start / start, one unique key"}},
 		{"deliver wakes into and out of unique scopes by itself", edits(func(t *texts) *string { return &t.deliverKey }, wakeMoves, "false"), []string{"wake into a unique scope / deliver", "wake out of a unique scope / newcomer"}},
+		{"age keeps nobody out", edits(func(t *texts) *string { return &t.standStill }, "", "select 1"), []string{"age / park with a deadline"}},
 		{"unique keys are given up before others are taken", []edit{
 			{guard, "taken as (", "early as (delete from unique_keys k using moved m where m.leaves and k.project = m.project and k.key = m.unique_key and k.instance_id = m.id returning 1), taken as ("},
 			{guard, "from moved where enters order by", "from moved where enters and (select count(*) from early) >= 0 order by"},

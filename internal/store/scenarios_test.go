@@ -25,7 +25,7 @@ func TestInterleavings(t *testing.T) {
 }
 
 func scenarios() (all []scenario) {
-	for _, part := range [][]scenario{deliveries(), slowDeliveries(), sweeps(), starts(), ends(), effectScenarios(), partitions(), uniques()} {
+	for _, part := range [][]scenario{deliveries(), slowDeliveries(), sweeps(), starts(), ends(), effectScenarios(), partitions(), uniques(), ages()} {
 		all = append(all, part...)
 	}
 	return all

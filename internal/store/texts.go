@@ -17,6 +17,7 @@ type texts struct {
 	inbox, history, consumedBy, events, held, fate                                                           string
 	relayHere, holdShards, releaseShards, relayGone                                                          string
 	outbox, published, postpone, outboxDepth                                                                 string
+	standStill, age, readyLanes                                                                              string
 }
 
 func newTexts(q func(string) string) texts {
@@ -40,5 +41,6 @@ func newTexts(q func(string) string) texts {
 		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText), fate: q(fateText),
 		relayHere: q(relayHereText), holdShards: q(holdShardsText), releaseShards: q(releaseShardsText), relayGone: q(relayGoneText),
 		outbox: q(outboxText), published: q(publishedText), postpone: q(postponeText), outboxDepth: q(outboxDepthText),
+		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
 	}
 }
