@@ -1,6 +1,6 @@
 // Package enginetest tests machines on a real Postgres, without waiting and without sleeping.
 //
-// [New] gives a test a database of its own, which ends with it. Steps run in [Env.Drain], one after another, until nothing may run any
+// [New] gives a test a schema of its own, which ends with it. Steps run in [Env.Drain], one after another, until nothing may run any
 // more; time passes in [Env.Advance], as much as it is told; and [Env.Crash] runs a step as a worker does that is killed before it
 // commits. So a deadline of a day, the fifth retry and a lost worker are a line of a test each, and take milliseconds:
 //
@@ -21,8 +21,8 @@
 //
 // # Postgres
 //
-// A test process starts one private server, from the server programs of the machine, and each Env is a database of it. The variable
-// POINTSMAN_TEST_DATABASE_URL names a server to use instead, by a role that may create databases. Where no server can be had the test
+// A test process starts one private server, from the server programs of the machine, and each Env is a schema of it. The variable
+// POINTSMAN_TEST_DATABASE_URL names a database to use instead, by a role that may create schemas in it. Where no server can be had the test
 // is skipped, and fails when the variable CI is "true". [Main] stops the server at the end; without it the server ends with the process
 // (on Linux, however that ends), and its files stay until the next such server starts.
 //

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"log/slog"
+	"net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -15,7 +16,6 @@ import (
 	"github.com/pointsman/pointsman/engine/internal/byhand"
 	"github.com/pointsman/pointsman/internal/pgtest"
 	"github.com/pointsman/pointsman/internal/store"
-	"github.com/pointsman/pointsman/migrations"
 )
 
 // Lease is how long an instance belongs to a worker that has crashed ([Env.Crash]).
@@ -27,11 +27,12 @@ const maxConns = 6
 // Main runs the tests of a package and stops the private Postgres, if they started one. It does not return.
 func Main(m *testing.M) { os.Exit(pgtest.RunUnchecked(m)) }
 
-// Env is a database for one test, and the machines that run in it. Its methods fail the test instead of returning an error. It is for
+// Env is a database schema for one test, and the machines that run in it. Its methods fail the test instead of returning an error. It is for
 // the test's own goroutine.
 type Env struct {
 	Client *engine.Client // for whatever Env has no method for
-	Pool   *pgxpool.Pool  // of the database, which nobody else uses; schema "pointsman" is the engine's
+	Pool   *pgxpool.Pool  // its search path is Schema, so that tables of the test's own are apart too
+	Schema string         // of the engine's tables; no other test's
 
 	// MaxSteps is how many steps of one instance may run in one Drain or Advance, and a tenth of how many may run in it altogether: more
 	// is taken for a loop without an end. New sets it to 1,000.
@@ -46,21 +47,20 @@ type Env struct {
 	known  map[string]bool // machine@version
 }
 
-// New returns a migrated database that is dropped when the test has ended, with these machines known in it. Tests with an Env each may
-// be parallel.
+// New returns a migrated schema that is dropped when the test has ended, with these machines known in it. Tests with an Env each may be
+// parallel.
 func New(t testing.TB, machines ...*engine.Machine) *Env {
 	t.Helper()
-	e := &Env{MaxSteps: 1000, StepTimeout: time.Minute, t: t, known: map[string]bool{}}
-	url := pgtest.Database(t)
-	e.must(migrations.Up(t.Context(), url, ""))
+	db := pgtest.New(t)
+	e := &Env{Schema: db.Schema, MaxSteps: 1000, StepTimeout: time.Minute, t: t, known: map[string]bool{}}
 	var err error
-	e.Pool, err = engine.Connect(t.Context(), url, maxConns, false)
+	e.Pool, err = engine.Connect(t.Context(), searching(t, db), maxConns, false)
 	e.must(err)
 	t.Cleanup(e.Pool.Close)
 	log := slog.New(slog.DiscardHandler)
-	e.Client, err = engine.NewClient(e.Pool, engine.Config{Logger: log})
+	e.Client, err = engine.NewClient(e.Pool, engine.Config{Schema: db.Schema, Logger: log})
 	e.must(err)
-	e.store, err = store.New(e.Pool, "")
+	e.store, err = store.New(e.Pool, db.Schema)
 	e.must(err)
 	w, err := engine.NewWorker(e.Client, engine.WorkerConfig{Machines: machines, Name: "enginetest", Lease: Lease, Logger: log})
 	e.must(err)
@@ -70,6 +70,19 @@ func New(t testing.TB, machines ...*engine.Machine) *Env {
 		e.known[m.Name()+"@"+strconv.Itoa(m.Version())] = true
 	}
 	return e
+}
+
+// searching is the URL of a database with its schema as the search path.
+func searching(t testing.TB, db *pgtest.DB) string {
+	t.Helper()
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatalf("enginetest: %v", err)
+	}
+	query := u.Query()
+	query.Set("search_path", db.Schema)
+	u.RawQuery = query.Encode()
+	return u.String()
 }
 
 func (e *Env) must(err error) {

@@ -302,7 +302,7 @@ func TestDrainIsNow(t *testing.T) {
 	env, in := only(t, engine.Definition[notes]{Steps: map[string]step{"begin": to(engine.Await("late", "never").Within(time.Microsecond)), "late": to(engine.Done(nil))}})
 	env.Drain()
 	for over := false; !over; { // begins after the await has committed, so it ends
-		if err := env.Pool.QueryRow(t.Context(), `select now() > (select due_at from pointsman.instances)`).Scan(&over); err != nil {
+		if err := env.Pool.QueryRow(t.Context(), `select now() > (select due_at from instances)`).Scan(&over); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,11 +11,12 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/migrations"
 )
 
 type raw = json.RawMessage
 
-// stage is where one case plays: a database of its own, and workers that serve the machines of a host.
+// stage is where one case plays: a schema of its own, and workers that serve the machines of a host.
 type stage struct {
 	*engine.Client
 	t    testing.TB
@@ -124,7 +125,7 @@ func (s *stage) ends(id uuid.UUID, status engine.Status) engine.Instance {
 // query returns one value as text.
 func (s *stage) query(sql string, args ...any) (value string) {
 	s.t.Helper()
-	s.must(s.env.Pool.QueryRow(s.t.Context(), sql, args...).Scan(&value))
+	s.must(s.env.Pool.QueryRow(s.t.Context(), migrations.Qualify(sql, s.env.Schema), args...).Scan(&value))
 	return value
 }
 
