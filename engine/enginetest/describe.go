@@ -121,9 +121,9 @@ func (in *Instance) historyTable() string {
 	}
 	fmt.Fprintln(w, "step\tattempt\toutcome\tconsumed")
 	for _, t := range all {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\n", t.Step, t.Attempt, t.Outcome, len(t.Consumed))
+		_, _ = fmt.Fprintf(w, "%s\t%d\t%s\t%d\n", t.Step, t.Attempt, t.Outcome, len(t.Consumed))
 	}
-	_ = w.Flush() // a strings.Builder takes all
+	_ = w.Flush() // into memory
 	return strings.TrimRight(b.String(), "\n")
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // patience is how long a test waits for what should come at once.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // Serve runs a worker as in production, beside the test, until the returned function is called or the test ends; it has to drain by
 // then. Wait with [Instance.Until]; the other methods of Env that run steps are for tests without it.
@@ -39,7 +39,8 @@ func (e *Env) Serve(cfg engine.WorkerConfig) (stop func()) {
 	return stop
 }
 
-// Until waits for an instance to be as it should, which a worker of [Env.Serve] brings about. The test fails when it is not after 20s.
+// Until waits for an instance to be as it should, which a worker of [Env.Serve] brings about. The test fails when it is not
+// within a minute.
 func (in *Instance) Until(what string, ok func(engine.Instance) bool) engine.Instance {
 	in.env.t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
