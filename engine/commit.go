@@ -174,7 +174,7 @@ func (w *Worker) tryCommit(ctx context.Context, group []finished, blames ...stor
 	rows := make([]store.Outcome, len(group))
 	for i, f := range group {
 		rows[i] = f.outcome
-		if w.life.working.Err() != nil {
+		if f.outcome.Ahead != nil && w.life.working.Err() != nil {
 			rows[i].Ahead = nil // nobody waits for the answer any more
 		}
 	}

@@ -23,9 +23,7 @@ func (w *Worker) reapLoop(ctx context.Context) {
 	var gauges time.Time
 	for ctx.Err() == nil {
 		w.reap.set(w.cfg.ReapInterval)
-		for _, sweep := range []func(context.Context) (more bool, err error){w.fireTimers, w.reapLeases, w.expireHeld} {
-			w.sweepAll(ctx, sweep)
-		}
+		w.sweepOnce(ctx)
 		if time.Since(gauges) > gaugeInterval {
 			gauges = time.Now()
 			w.measure(ctx)
@@ -38,6 +36,13 @@ func (w *Worker) reapLoop(ctx context.Context) {
 			return err
 		})
 		w.reap.sleep(ctx, 10*time.Millisecond) // not at once: what is due may be locked by who deals with it
+	}
+}
+
+// sweepOnce deals with all that is due.
+func (w *Worker) sweepOnce(ctx context.Context) {
+	for _, sweep := range []func(context.Context) (more bool, err error){w.fireTimers, w.reapLeases, w.expireHeld} {
+		w.sweepAll(ctx, sweep)
 	}
 }
 

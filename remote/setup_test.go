@@ -1,7 +1,6 @@
 package remote_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -15,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/engine/enginetest"
 	"github.com/pointsman/pointsman/internal/pgtest"
 	"github.com/pointsman/pointsman/remote"
 	"github.com/pointsman/pointsman/subjects"
@@ -81,19 +81,14 @@ const patience = 20 * time.Second
 // stage is a client on a schema of the test's own.
 type stage struct {
 	*engine.Client
-	t  testing.TB
-	db *pgtest.DB
+	t   testing.TB
+	env *enginetest.Env
 }
 
 func newStage(t testing.TB) *stage {
 	t.Helper()
-	s := &stage{t: t, db: pgtest.New(t)}
-	pool, err := engine.Connect(t.Context(), s.db.URL, 6, false)
-	s.must(err)
-	t.Cleanup(pool.Close)
-	s.Client, err = engine.NewClient(pool, engine.Config{Schema: s.db.Schema, Logger: quiet})
-	s.must(err)
-	return s
+	env := enginetest.New(t)
+	return &stage{Client: env.Client, t: t, env: env}
 }
 
 func (s *stage) must(err error) {
@@ -106,17 +101,7 @@ func (s *stage) must(err error) {
 // work runs a worker until the test ends.
 func (s *stage) work(machines ...*engine.Machine) {
 	s.t.Helper()
-	w, err := engine.NewWorker(s.Client, engine.WorkerConfig{Machines: machines, ReapInterval: 10 * time.Millisecond})
-	s.must(err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	s.t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			s.t.Errorf("run: %v", err)
-		}
-	})
+	s.env.Serve(engine.WorkerConfig{Machines: machines})
 }
 
 func (s *stage) begin(n engine.NewInstance) uuid.UUID {
@@ -146,16 +131,7 @@ func (s *stage) send(id uuid.UUID, signals ...engine.Intake) {
 // until waits for an instance to be as it should.
 func (s *stage) until(id uuid.UUID, what string, ok func(engine.Instance) bool) engine.Instance {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
-		in, err := s.Get(s.t.Context(), engine.ByID(id))
-		s.must(err)
-		if ok(in) {
-			return in
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("never %s: %+v", what, in)
-		}
-	}
+	return s.env.Instance(engine.ByID(id)).Until(what, ok)
 }
 
 func (s *stage) ends(id uuid.UUID, status engine.Status) engine.Instance {

@@ -239,7 +239,7 @@ func shutdown(s *stage) {
 		}
 		return Reply{Outcome: "done"}
 	}})})
-	cfg := engine.WorkerConfig{Machines: []*engine.Machine{m}, ShutdownTimeout: 50 * time.Millisecond}
+	cfg := engine.WorkerConfig{Machines: []*engine.Machine{m}, ShutdownTimeout: 5 * time.Second} // the commit that gives the step back has to fit in
 	leave := s.serve(cfg)
 	id := s.begin(`{}`)
 	<-entered

@@ -52,22 +52,10 @@ func effects(s *stage) {
 	s.equal("event", event("nothing"), `null`)
 
 	published := ""
-	for _, p := range s.outbox() {
+	for _, p := range s.env.Outbox() {
 		if p.Kind == engine.PublishMessage {
 			published += fmt.Sprint(p.Subject, " ", string(p.Body), " ", p.Headers, "\n")
 		}
 	}
 	s.equal("published", published, "a.b {\"n\":12345678901234567890} map[X-Kind:[one]]\nc  map[]\n")
-}
-
-// outbox is all that waits to be published, by id.
-func (s *stage) outbox() []engine.Publication {
-	s.t.Helper()
-	var shards []int
-	for shard := range 16 {
-		shards = append(shards, shard)
-	}
-	all, err := s.Publications(s.t.Context(), shards, 0, 1000)
-	s.must(err)
-	return all
 }

@@ -1,12 +1,3 @@
-// Package enginetest has the suite that every kind of machine passes: written in Go, or answered over NATS.
-//
-// A kind of machine is a [Host], which makes a machine of a [Script]; the suite says what its instances then have to come to:
-//
-//	func TestConformance(t *testing.T) {
-//		enginetest.Conformance(t, func(t testing.TB, s enginetest.Script) *engine.Machine { … })
-//	}
-//
-// It runs on a real Postgres (internal/pgtest).
 package enginetest
 
 import (

@@ -1,11 +1,8 @@
 package enginetest
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
-	"io"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -14,32 +11,23 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pointsman/pointsman/engine"
-	"github.com/pointsman/pointsman/internal/pgtest"
 	"github.com/pointsman/pointsman/migrations"
 )
 
-// patience is how long a test waits for what should come at once.
-const patience = 20 * time.Second
-
 type raw = json.RawMessage
 
-// stage is where one case plays: a database of its own, and workers that serve the machines of a host.
+// stage is where one case plays: a schema of its own, and workers that serve the machines of a host.
 type stage struct {
 	*engine.Client
 	t    testing.TB
-	db   *pgtest.DB
+	env  *Env
 	host Host
 }
 
 func newStage(t testing.TB, host Host) *stage {
 	t.Helper()
-	s := &stage{t: t, db: pgtest.New(t), host: host}
-	pool, err := engine.Connect(t.Context(), s.db.URL, 6, false)
-	s.must(err)
-	t.Cleanup(pool.Close)
-	s.Client, err = engine.NewClient(pool, engine.Config{Schema: s.db.Schema, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-	s.must(err)
-	return s
+	env := New(t)
+	return &stage{Client: env.Client, t: t, env: env, host: host}
 }
 
 func (s *stage) must(err error) {
@@ -72,28 +60,10 @@ func (s *stage) play(steps map[string]Step) *diary {
 	return d
 }
 
-// serve runs a worker until the returned function is called, or the test ends. It has to drain.
+// serve runs a worker until the returned function is called, or the test ends.
 func (s *stage) serve(cfg engine.WorkerConfig) (stop func()) {
 	s.t.Helper()
-	cfg.ReapInterval = 10 * time.Millisecond
-	w, err := engine.NewWorker(s.Client, cfg)
-	s.must(err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(s.t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		select {
-		case err := <-done:
-			if err != nil {
-				s.t.Errorf("run: %v", err)
-			}
-		case <-time.After(patience):
-			s.t.Error("the worker does not stop")
-		}
-	})
-	s.t.Cleanup(stop)
-	return stop
+	return s.env.Serve(cfg)
 }
 
 func (s *stage) start(n engine.NewInstance) uuid.UUID {
@@ -134,16 +104,7 @@ func named(name, dedup string) engine.Signal {
 // until waits for an instance to be as it should.
 func (s *stage) until(id uuid.UUID, what string, ok func(engine.Instance) bool) engine.Instance {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
-		in, err := s.Get(s.t.Context(), engine.ByID(id))
-		s.must(err)
-		if ok(in) {
-			return in
-		}
-		if time.Now().After(deadline) {
-			s.t.Fatalf("never %s: %+v", what, in)
-		}
-	}
+	return s.env.Instance(engine.ByID(id)).Until(what, ok)
 }
 
 func (s *stage) parks(id uuid.UUID) engine.Instance {
@@ -164,7 +125,7 @@ func (s *stage) ends(id uuid.UUID, status engine.Status) engine.Instance {
 // query returns one value as text.
 func (s *stage) query(sql string, args ...any) (value string) {
 	s.t.Helper()
-	s.must(s.db.Pool.QueryRow(s.t.Context(), migrations.Qualify(sql, s.db.Schema), args...).Scan(&value))
+	s.must(s.env.Pool.QueryRow(s.t.Context(), migrations.Qualify(sql, s.env.Schema), args...).Scan(&value))
 	return value
 }
 

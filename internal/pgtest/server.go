@@ -29,7 +29,7 @@ func Main(m *testing.M) { os.Exit(Run(m)) }
 
 // Run is Main for a TestMain that has more to do: it returns the exit status.
 func Run(m *testing.M) int {
-	code := stopAfter{m}.Run()
+	code := RunUnchecked(m)
 	if code != 0 {
 		return code
 	}
@@ -40,10 +40,9 @@ func Run(m *testing.M) int {
 	return 0
 }
 
-type stopAfter struct{ m *testing.M }
-
-func (s stopAfter) Run() int {
-	code := s.m.Run()
+// RunUnchecked is Run without the look for goroutines.
+func RunUnchecked(m *testing.M) int {
+	code := m.Run()
 	if shared.server == nil {
 		return code
 	}

@@ -13,6 +13,15 @@ import (
 // outboxShards is how many shards there are; a migration made their rows.
 const outboxShards = 16
 
+// Shards are all of them.
+func Shards() []int {
+	shards := make([]int, outboxShards)
+	for i := range shards {
+		shards[i] = i
+	}
+	return shards
+}
+
 // OutboxRow is something to be published.
 type OutboxRow struct {
 	ID         int64 // of the row, and its shard: id * outboxShards + shard

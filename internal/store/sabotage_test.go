@@ -146,6 +146,7 @@ func sabotages() []sabotage {
 		{"retry lets the guard forget it", edits(guard, "i.id = any($1) and", "i.id = any($1) and (not i.live or i.rev <> 2) and"), []string{"retry, unique / deliver"}},
 		{"slow delivery by id does not lock the ended", edits(func(t *texts) *string { return &t.deliverIDSlow }, " for no key update", ""), []string{"retry / deliver by id"}},
 		{"the inbox is kept only as far as it was awaited", edits(func(t *texts) *string { return &t.clearEnded }, "from d where keep", "from d where keep and awaited"), []string{"cancel of what has more / retry"}},
+		{"age keeps nobody out", edits(func(t *texts) *string { return &t.standStill }, "", "select 1"), []string{"age / park with a deadline"}},
 		{"unique keys are given up before others are taken", []edit{
 			{guard, "taken as (", "early as (delete from unique_keys k using moved m where m.leaves and k.project = m.project and k.key = m.unique_key and k.instance_id = m.id returning 1), taken as ("},
 			{guard, "from moved where enters order by", "from moved where enters and (select count(*) from early) >= 0 order by"},
