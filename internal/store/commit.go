@@ -85,7 +85,7 @@ type outcomeArrays struct {
 	ended, parked, timed                []uuid.UUID
 	timedRevs                           []int32
 	evIDs, pubIDs                       []uuid.UUID
-	evRevs                              []int32
+	evRevs, pubRevs                     []int32
 	evKeys, evValues                    []string
 	pubProjects, pubMsgIDs, pubSubjects []string
 	pubHeaders                          []*string
@@ -136,7 +136,7 @@ func (a *outcomeArrays) addOutputs(o *Outcome) error {
 		if body == nil {
 			body = []byte{}
 		}
-		a.pubIDs, a.pubProjects, a.pubSubjects = append(a.pubIDs, o.ID), append(a.pubProjects, o.Project), append(a.pubSubjects, p.Subject)
+		a.pubIDs, a.pubRevs, a.pubProjects, a.pubSubjects = append(a.pubIDs, o.ID), append(a.pubRevs, o.Rev+1), append(a.pubProjects, o.Project), append(a.pubSubjects, p.Subject)
 		a.pubMsgIDs = append(a.pubMsgIDs, fmt.Sprintf("%s:%d:%d", o.ID, o.Rev+1, i))
 		a.pubHeaders, a.pubBodies = append(a.pubHeaders, headers), append(a.pubBodies, body)
 	}
@@ -190,8 +190,8 @@ func intArray(items []int64) string {
 
 // Settled says what a commit came to.
 type Settled struct {
-	Passed map[uuid.UUID]bool // the instances whose outcome counted
-	Woken  []string           // queues that have more to do for it
+	Passed map[uuid.UUID]int32 // the instances whose outcome counted, with the rev it was picked at
+	Woken  []string            // queues that have more to do for it
 }
 
 // Commit settles outcomes, of any of this worker's leases, as one transaction. An outcome whose lease is gone or whose rev has
@@ -204,11 +204,17 @@ func (s *Store) Commit(ctx context.Context, os []Outcome, last []uuid.UUID, publ
 	if err != nil {
 		return nil, err
 	}
-	settled := &Settled{Passed: make(map[uuid.UUID]bool, len(os))}
+	settled := &Settled{Passed: make(map[uuid.UUID]int32, len(os))}
 	if slices.ContainsFunc(os, func(o Outcome) bool { return len(o.Signals)+len(o.Starts) > 0 || o.moves() }) {
 		return settled, s.commitEffects(ctx, os, a, last, publish, settled)
 	}
 	return settled, s.together(ctx, append([]statement{s.commit(a, nil, last, publish, settled)}, s.settle(a, settled)...)...)
+}
+
+// passed reports whether this outcome counted; one of the same instance may have, of another time it was picked.
+func (settled *Settled) passed(o *Outcome) bool {
+	rev, ok := settled.Passed[o.ID]
+	return ok && rev == o.Rev
 }
 
 // commit is the first statement of the transaction. targets are other instances that the effects may touch.
@@ -220,13 +226,14 @@ func (s *Store) commit(a *outcomeArrays, targets, last []uuid.UUID, publish []st
 	}
 	if len(a.evIDs)+len(a.pubIDs) > 0 {
 		sql = s.text.commitOutputs
-		args = append(args, a.evIDs, a.evRevs, a.evKeys, a.evValues, a.pubIDs, a.pubProjects, a.pubMsgIDs, a.pubSubjects, a.pubHeaders, a.pubBodies)
+		args = append(args, a.evIDs, a.evRevs, a.evKeys, a.evValues, a.pubIDs, a.pubProjects, a.pubMsgIDs, a.pubSubjects, a.pubHeaders, a.pubBodies, a.pubRevs)
 	}
 	return statement{"commit outcomes", sql, args, func(r pgx.Rows) error {
 		var id uuid.UUID
+		var rev int32
 		var queue *string
-		err := r.Scan(&id, &queue)
-		settled.Passed[id] = true
+		err := r.Scan(&id, &rev, &queue)
+		settled.Passed[id] = rev
 		settled.wake(value(queue))
 		return err
 	}}
@@ -309,7 +316,7 @@ with /* commit */ l as materialized (
 ), dl as (
   delete from pointsman.leases where token = any($18)
 ){outputs}
-select id, case when runs then queue end from u`
+select id, rev - 1, case when runs then queue end from u`
 
 // insertOutcomes publishes the ends in u, to the outcome subject and to whom the start named.
 const insertOutcomes = `
@@ -324,18 +331,18 @@ const insertOutcomes = `
     union all select 'reply', u.reply_to where u.reply_to is not null) t(kind, subject)
   where u.status is not null`
 
-// commitOutputs ($21 to $24 events: instances, revs, keys, values; $25 to $30 publications: instances, projects, message ids, subjects,
-// headers, bodies).
+// commitOutputs ($21 to $24 events: instances, revs, keys, values; $25 to $31 publications: instances, projects, message ids, subjects,
+// headers, bodies, revs). They go by rev too: a worker that lost an instance and picked it again may bring two outcomes of it at once.
 const commitOutputs = `, ev as (
   insert into pointsman.events (instance_id, key, rev, value)
   select e.id, e.key, e.rev, e.value::jsonb from unnest($21::uuid[], $22::int[], $23::text[], $24::text[]) e(id, rev, key, value)
-  where (e.id in (select id from u)) is true
+  where ((e.id, e.rev) in (select id, rev from u)) is true
   on conflict (instance_id, key) do update set value = excluded.value, rev = excluded.rev, updated_at = now()
 ), pb as (
   insert into pointsman.outbox (shard, kind, instance_id, project, subject, msg_id, headers, body)
   select get_byte(uuid_send(p.id), 15) & 15, 'publish', p.id, p.project, p.subject, p.msg_id, p.headers, p.body
-  from unnest($25::uuid[], $26::text[], $27::text[], $28::text[], $29::text[], $30::bytea[]) with ordinality p(id, project, msg_id, subject, headers, body, ord)
-  where (p.id in (select id from u)) is true order by p.ord
+  from unnest($25::uuid[], $26::text[], $27::text[], $28::text[], $29::text[], $30::bytea[], $31::int[]) with ordinality p(id, project, msg_id, subject, headers, body, rev, ord)
+  where ((p.id, p.rev) in (select id, rev from u)) is true order by p.ord
 )`
 
 // clearEndedText ($1 ids) sees a delivery that won the row lock first. What the last step of a failed or canceled one was handed
