@@ -11,7 +11,7 @@ import (
 )
 
 // modelMaxAttempts is the policy of the machine "m"; the machine "h" has an error handler instead.
-const modelMaxAttempts = 3
+const modelMaxAttempts = 2
 
 // script is what a step does.
 type script struct {
@@ -70,6 +70,7 @@ func (m *model) pick(queue string, n int, picked []int, leases []uuid.UUID, tick
 		}
 		visits = append(visits, v)
 	}
+	m.turns = slices.ContainsFunc(leases, func(token uuid.UUID) bool { return token != leases[0] })
 	for _, v := range visits {
 		if v.solo && len(v.lease.members) > 1 {
 			return nil, fmt.Errorf("instance %d lost its last lease and is not leased alone", v.n)
@@ -206,7 +207,7 @@ func (v *modelVisit) tiredOf() string {
 // settle is what an outcome does to its own instance.
 func (m *model) settle(v *modelVisit) {
 	in, o := v.in, v.script
-	in.lease = nil
+	in.lease, in.looks = nil, in.tellsApart(o.kind)
 	if o.state != 0 {
 		in.state = stateOf(o.state)
 	}
@@ -256,6 +257,29 @@ func (m *model) settle(v *modelVisit) {
 	for _, body := range o.publish {
 		m.publish("publish s %d: %s", in.n, body)
 	}
+}
+
+// tellsApart reports whether some of the statuses that an outcome may lead through are in the unique scope, and some are not. A park
+// may be woken at once.
+func (in *modelInstance) tellsApart(outcome string) bool {
+	passes := []engine.Status{engine.StatusExecuting}
+	switch outcome {
+	case "done":
+		passes = append(passes, engine.StatusDone)
+	case "stop":
+		passes = append(passes, engine.StatusFailed)
+	case "await":
+		passes = append(passes, engine.StatusAwaiting, engine.StatusRunnable)
+	default:
+		passes = append(passes, engine.StatusRunnable)
+	}
+	within := 0
+	for _, status := range passes {
+		if slices.Contains(in.scope, status) {
+			within++
+		}
+	}
+	return within > 0 && within < len(passes)
 }
 
 func stateOf(n int) string { return fmt.Sprintf(`{"n": %d}`, n) }

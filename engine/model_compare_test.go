@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -155,7 +154,9 @@ func (g *game) learn(inboxes map[int][]*modelSignal, unique map[string]int) {
 	}
 	for key, ins := range g.m.contested {
 		for _, in := range ins {
-			if unique[key] == in.n {
+			if in == nil && unique[key] == 0 {
+				delete(g.m.unique, key)
+			} else if in != nil && unique[key] == in.n {
 				g.m.unique[key] = in
 			}
 		}
@@ -252,5 +253,3 @@ func orDash(s string) string {
 	}
 	return s
 }
-
-var _ = time.Second

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +90,7 @@ type game struct {
 // modelWorker is a worker with what it executes.
 type modelWorker struct {
 	*engine.ByHand
+	name string
 	work []*execution
 }
 
@@ -103,21 +105,39 @@ func (s *stage) play(t *rapid.T) {
 	g := &game{stage: s, T: t, m: newModel(), ctx: s.t.Context(), origins: map[string]bool{}}
 	s.game = g
 	g.hire()
-	actions := map[string]func(*rapid.T){
-		"start": g.start, "accept": g.accept, "accept more": g.accept, "pick": g.pick, "pick more": g.pick, "finish": g.finish, "finish more": g.finish,
-		"cancel": g.cancel, "crash": g.crash, "heartbeat": g.heartbeat, "jump": g.jump,
-		"sweep timers": g.sweep((*engine.ByHand).SweepTimers, (*model).sweepTimers), "sweep leases": g.sweep((*engine.ByHand).SweepLeases, (*model).sweepLeases),
-		"expire held": g.sweep((*engine.ByHand).ExpireHeld, (*model).expireHeld),
-		// retry, pause and resume of an instance belong here: an action that calls the client, and a method of the model.
-	}
-	for name, act := range actions {
-		actions[name] = func(t *rapid.T) {
-			act(t)
-			g.m.end()
-			g.compare()
+	actions := map[string]func(*rapid.T){}
+	often := func(n int, name string, acts ...func(*rapid.T)) {
+		for i := range n {
+			actions[name+strings.Repeat(" ", i)] = func(t *rapid.T) { g.act(t, acts...) }
 		}
 	}
+	often(2, "start", g.start)
+	often(3, "accept", g.accept)
+	often(3, "pick", g.pick)
+	often(5, "finish", g.finish)
+	often(1, "cancel", g.cancel)
+	often(1, "crash", g.crash)
+	often(1, "heartbeat", g.heartbeat)
+	often(1, "jump", g.jump)
+	sweeps := []func(*rapid.T){
+		g.sweep((*engine.ByHand).SweepTimers, (*model).sweepTimers), g.sweep((*engine.ByHand).SweepLeases, (*model).sweepLeases),
+		g.sweep((*engine.ByHand).ExpireHeld, (*model).expireHeld),
+	}
+	often(1, "sweep timers", sweeps[0])
+	often(1, "sweep leases", sweeps[1])
+	often(1, "expire held", sweeps[2])
+	often(2, "time passes", append([]func(*rapid.T){g.jump}, sweeps...)...)
+	// Retry, pause and resume of an instance belong here: an action that calls the client, and a method of the model.
 	t.Repeat(actions)
+}
+
+// act does one thing after another, and looks at what has come of each.
+func (g *game) act(t *rapid.T, acts ...func(*rapid.T)) {
+	for _, act := range acts {
+		act(t)
+		g.m.end()
+		g.compare()
+	}
 }
 
 func (g *game) ok(err error) {
@@ -128,9 +148,10 @@ func (g *game) ok(err error) {
 }
 
 func (g *game) hire() {
-	w, err := engine.NewByHand(g.Client, engine.WorkerConfig{Machines: g.machines, Queues: map[string]int{"q1": 64}, Name: fmt.Sprint("w", len(g.workers)), Lease: twoTicks})
+	name := fmt.Sprint("w", len(g.workers)+1)
+	w, err := engine.NewByHand(g.Client, engine.WorkerConfig{Machines: g.machines, Queues: map[string]int{"q1": 64}, Name: name, Lease: twoTicks})
 	g.ok(err)
-	g.worker = &modelWorker{ByHand: w}
+	g.worker = &modelWorker{ByHand: w, name: name}
 	g.workers = append(g.workers, g.worker)
 }
 
@@ -165,7 +186,7 @@ func (g *game) number() int {
 func (g *game) drawStart() *modelStart {
 	g.started++
 	s := &modelStart{n: g.started, queue: "q1", machine: "m", state: stateOf(0)}
-	if g.chance(3, "other queue") {
+	if g.chance(4, "other queue") {
 		s.queue = "q2"
 	}
 	if g.chance(3, "has handler") {
@@ -174,10 +195,10 @@ func (g *game) drawStart() *modelStart {
 	if g.chance(3, "has priority") {
 		s.priority = draw(g, "priority", -1, 1)
 	}
-	if g.chance(2, "has partition key") {
+	if g.chance(3, "has partition key") {
 		s.partition = draw(g, "partition key", "p1", "p2")
 	}
-	if g.chance(2, "has unique key") {
+	if g.chance(3, "has unique key") {
 		s.uniqueKey = draw(g, "unique key", "u1", "u2")
 		bits := rapid.IntRange(1, 63).Draw(g.T, "unique scope")
 		for i, status := range []engine.Status{engine.StatusRunnable, engine.StatusExecuting, engine.StatusAwaiting, engine.StatusDone, engine.StatusFailed, engine.StatusCanceled} {
@@ -213,6 +234,7 @@ func (g *game) start(*rapid.T) {
 	}
 	s.dedup = g.dedup()
 	got, err := g.Client.Start(g.ctx, s.instance())
+	g.Logf("start %+v: %v", *s, err)
 	g.m.begin()
 	want, holder := g.m.start(*s, s.machine+" "+s.state)
 	var conflict *engine.ConflictError
@@ -264,6 +286,9 @@ func (g *game) accept(*rapid.T) {
 	g.ok(err)
 	g.m.begin()
 	results, got := g.m.accept(batch)
+	for i, in := range batch {
+		g.Logf("accept %+v: %s", *in, receipts[i].Result)
+	}
 	for i, r := range receipts {
 		if r.Result != results[i] || got[i] != nil && (r.Result == engine.Delivered || r.Result == engine.Started) && r.InstanceID != idOf(got[i].n) {
 			g.Fatalf("intake %d of %d is %s by instance %d, want %s (%+v)", i+1, len(batch), r.Result, numberOf(r.InstanceID), results[i], batch[i])
@@ -314,7 +339,7 @@ func (i *modelIntake) engine() engine.Intake {
 }
 
 func (g *game) pick(*rapid.T) {
-	queue, n := draw(g, "queue", "q1", "q2"), draw(g, "n", 4, 2, 1)
+	queue, n := draw(g, "queue", "q1", "q1", "q2"), draw(g, "n", 4, 2, 1)
 	picked, err := g.worker.Pick(g.ctx, queue, n)
 	g.ok(err)
 	g.m.begin()
@@ -323,6 +348,7 @@ func (g *game) pick(*rapid.T) {
 	for _, p := range picked {
 		numbers, leases = append(numbers, numberOf(p.Work.ID)), append(leases, p.Work.Token)
 	}
+	g.Logf("%s picked %v from %s", g.worker.name, numbers, queue)
 	if g.stepped {
 		for _, in := range g.m.instances {
 			in.since = 0
@@ -354,6 +380,7 @@ func (g *game) finish(*rapid.T) {
 		}
 		e.script = g.drawScript(e.modelVisit, true, byID)
 		visits = append(visits, e.modelVisit)
+		g.Logf("%s finishes rev %d of %d: %+v", w.name, e.Work.Rev, e.n, *e.script)
 		g.step(w, e)
 	}
 	w.Commit(g.ctx)
@@ -544,6 +571,7 @@ func (o *script) engine() (out engine.Outcome) {
 func (g *game) cancel(*rapid.T) {
 	n := g.number()
 	_, err := g.Client.Cancel(g.ctx, engine.ByID(idOf(n)), "gone")
+	g.Logf("cancel %d", n)
 	g.m.begin()
 	in := g.m.numbered(n)
 	if in == nil {

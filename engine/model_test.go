@@ -20,7 +20,8 @@ type model struct {
 	held       []*modelSignal
 	ledger     map[string]map[string]*modelEntry // by scope and dedup key
 	unique     map[string]*modelInstance         // unique keys to their holders
-	contested  map[string][]*modelInstance       // unique keys that more than one came for in the last transaction
+	contested  map[string][]*modelInstance       // unique keys that more than one came for in the last transaction; nil is nobody
+	turns      bool                              // the last transaction may have been several
 	partitions map[string]modelTurn              // partition keys to who executes
 	leases     map[uuid.UUID]*modelLease
 	outbox     []string // of the last transaction
@@ -81,6 +82,7 @@ type modelInstance struct {
 	solo      bool // its last lease was lost: it is leased alone
 	lease     *modelLease
 	occupies  bool // its status was in its unique scope at the end of the last transaction
+	looks     bool // it has made a transition that its unique scope may tell apart
 }
 
 type modelTransition struct {
@@ -96,7 +98,7 @@ func newModel() *model {
 // begin and end are around each transaction, or a few that the caller cannot tell apart.
 func (m *model) begin() {
 	m.tx++
-	m.outbox, m.contested = nil, map[string][]*modelInstance{}
+	m.outbox, m.contested, m.turns = nil, map[string][]*modelInstance{}, false
 }
 
 func (m *model) end() { m.moveUniqueKeys() }
@@ -399,9 +401,11 @@ func (m *model) known(i *modelIntake) engine.Result {
 	if r := m.recorded(scope, &i.modelSignal, i.again); r != "" {
 		return r
 	}
-	for _, h := range m.held {
-		if i.key == h.key && (h.known == i.known || i.again && i.source != "" && h.source == i.source) {
-			return judge(&modelEntry{h.hash(), h.source}, i.hash(), i.source)
+	for _, bySource := range []bool{true, false} {
+		for _, h := range m.held {
+			if h.key == i.key && (bySource && i.again && i.source != "" && h.source == i.source || !bySource && h.known == i.known) {
+				return judge(&modelEntry{h.hash(), h.source}, i.hash(), i.source)
+			}
 		}
 	}
 	return ""
@@ -438,7 +442,7 @@ func (m *model) cancel(in *modelInstance, reason string) {
 	if !in.status.Live() {
 		return
 	}
-	in.lastError = reason
+	in.lastError, in.looks = reason, true
 	m.finish(in, engine.StatusCanceled)
 }
 
@@ -489,23 +493,28 @@ func (in *modelInstance) inScope() bool {
 	return in.uniqueKey != "" && slices.Contains(in.scope, in.status)
 }
 
-// moveUniqueKeys gives the keys of those that have left their scope up, to those that have come into theirs; who finds its key
-// held goes on without it until it comes in again.
+// moveUniqueKeys gives the keys of those that have left their scope up, to those that have come into theirs. Who finds its key held
+// goes on without it until its next transition.
 func (m *model) moveUniqueKeys() {
+	given := map[string]bool{}
 	for _, in := range m.instances {
 		if in.occupies && !in.inScope() && m.unique[in.uniqueKey] == in {
 			delete(m.unique, in.uniqueKey)
+			given[in.uniqueKey] = true
 		}
 	}
 	came := map[string][]*modelInstance{}
 	for _, in := range m.instances {
-		if !in.occupies && in.inScope() && m.unique[in.uniqueKey] == nil {
+		if (!in.occupies || in.looks) && in.inScope() && m.unique[in.uniqueKey] == nil {
 			came[in.uniqueKey] = append(came[in.uniqueKey], in)
 		}
-		in.occupies = in.inScope()
+		in.occupies, in.looks = in.inScope(), false
 	}
 	for key, ins := range came {
 		m.unique[key] = ins[0]
+		if m.turns && given[key] { // it may have come before the other left
+			ins = append(ins, nil)
+		}
 		if len(ins) > 1 {
 			m.contested[key] = ins
 		}
