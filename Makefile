@@ -1,7 +1,8 @@
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
+HISTORIES ?= 10000
 
-.PHONY: help test lint integration bench fuzz
+.PHONY: help test lint integration bench fuzz model
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,3 +26,6 @@ fuzz: ## each fuzz target for FUZZTIME
 			go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; \
 		done; \
 	done
+
+model: ## HISTORIES random histories of the engine against its model
+	go test ./engine -run '^TestModel$$' -rapid.checks $(HISTORIES) -rapid.nofailfile -timeout 4h -v

@@ -59,7 +59,7 @@ func (a *alarm) sleep(ctx context.Context, least time.Duration) {
 func (w *Worker) due(group []finished, settled *store.Settled) {
 	var soonest *time.Duration
 	for i := range group {
-		if o := &group[i].outcome; o.Delay != nil && settled.Passed[o.ID] && (soonest == nil || *o.Delay < *soonest) {
+		if o := &group[i].outcome; o.Delay != nil && settled.Counted(o) && (soonest == nil || *o.Delay < *soonest) {
 			soonest = o.Delay
 		}
 	}

@@ -147,7 +147,10 @@ func (w *Worker) answer(group []finished, ahead map[uuid.UUID]*visit) {
 	slots := map[*queue]int{}
 	for _, f := range group {
 		next := ahead[f.outcome.ID]
-		if next == nil || f.ahead == nil {
+		if f.ahead == nil || next != nil && next.work.Rev != f.outcome.Rev+1 {
+			next = nil
+		}
+		if next == nil {
 			slots[f.queue]++
 		}
 		if f.ahead != nil {

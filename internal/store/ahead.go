@@ -28,12 +28,13 @@ func (w *Work) GoOn(o *Outcome) *Work {
 }
 
 // inboxAhead reads the inboxes of those that go on, after the locks: what is delivered later finds them executing.
-func (s *Store) inboxAhead(goOn map[uuid.UUID]*Work) statement {
-	ids := make([]uuid.UUID, 0, len(goOn))
-	for id := range goOn {
-		ids = append(ids, id)
+func (s *Store) inboxAhead(goOn []*Work, settled *Settled) statement {
+	ids := make([]uuid.UUID, len(goOn))
+	for i, w := range goOn {
+		ids[i] = w.ID
 	}
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
+	ids = slices.Compact(ids) // an outcome of an earlier lease of it may be here too
 	return statement{"inbox ahead", s.text.inboxAhead, []any{ids}, func(r pgx.Rows) error {
 		var id uuid.UUID
 		var g InboxSignal
@@ -42,7 +43,9 @@ func (s *Store) inboxAhead(goOn map[uuid.UUID]*Work) statement {
 			return err
 		}
 		g.DedupKey, g.Traceparent = value(dedup), value(trace)
-		goOn[id].shown(g)
+		if at := slices.IndexFunc(settled.Ahead, func(w *Work) bool { return w.ID == id }); at >= 0 {
+			settled.Ahead[at].shown(g)
+		}
 		return nil
 	}}
 }

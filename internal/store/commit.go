@@ -84,11 +84,11 @@ type outcomeArrays struct {
 	attempts                            []int32
 	handedTo                            []int64
 	ahead                               []bool
-	goOn                                map[uuid.UUID]*Work
+	goOn                                []*Work
 	ended, parked, timed                []uuid.UUID
 	timedRevs                           []int32
 	evIDs, pubIDs                       []uuid.UUID
-	evRevs                              []int32
+	evRevs, pubRevs                     []int32
 	evKeys, evValues                    []string
 	pubProjects, pubMsgIDs, pubSubjects []string
 	pubHeaders                          []*string
@@ -97,7 +97,7 @@ type outcomeArrays struct {
 }
 
 func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
-	a := &outcomeArrays{goOn: map[uuid.UUID]*Work{}}
+	a := &outcomeArrays{}
 	for i := range os {
 		o := &os[i]
 		a.tokens, a.ids, a.revs, a.kinds = append(a.tokens, o.Token), append(a.ids, o.ID), append(a.revs, o.Rev), append(a.kinds, o.Kind)
@@ -108,7 +108,7 @@ func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
 		a.delays, a.progress = append(a.delays, microseconds(o.Delay)), append(a.progress, o.Progress)
 		a.ran, a.attempts = append(a.ran, optional(o.Ran)), append(a.attempts, int32(o.Attempt))
 		if a.ahead = append(a.ahead, o.Ahead != nil); o.Ahead != nil {
-			a.goOn[o.ID] = o.Ahead
+			a.goOn = append(a.goOn, o.Ahead)
 		}
 		switch o.Kind {
 		case OutcomeDone, OutcomeStop:
@@ -142,7 +142,7 @@ func (a *outcomeArrays) addOutputs(o *Outcome) error {
 		if body == nil {
 			body = []byte{}
 		}
-		a.pubIDs, a.pubProjects, a.pubSubjects = append(a.pubIDs, o.ID), append(a.pubProjects, o.Project), append(a.pubSubjects, p.Subject)
+		a.pubIDs, a.pubRevs, a.pubProjects, a.pubSubjects = append(a.pubIDs, o.ID), append(a.pubRevs, o.Rev+1), append(a.pubProjects, o.Project), append(a.pubSubjects, p.Subject)
 		a.pubMsgIDs = append(a.pubMsgIDs, fmt.Sprintf("%s:%d:%d", o.ID, o.Rev+1, i))
 		a.pubHeaders, a.pubBodies = append(a.pubHeaders, headers), append(a.pubBodies, body)
 	}
@@ -210,9 +210,9 @@ type Lease struct {
 
 // Settled says what a commit came to.
 type Settled struct {
-	Passed map[uuid.UUID]bool // the instances whose outcome counted
-	Woken  []string           // queues that have more to do for it
-	Ahead  []*Work            // leased again at once, with their inboxes
+	Passed map[uuid.UUID]int32 // the instances whose outcome counted, with the rev it was picked at
+	Woken  []string            // queues that have more to do for it
+	Ahead  []*Work             // leased again at once, with their inboxes
 }
 
 // Commit settles outcomes, of any of this worker's leases, as one transaction. An outcome whose lease is gone or whose rev has
@@ -224,7 +224,7 @@ func (s *Store) Commit(ctx context.Context, os []Outcome, g Group) (*Settled, er
 	if err != nil {
 		return nil, err
 	}
-	settled := &Settled{Passed: make(map[uuid.UUID]bool, len(os))}
+	settled := &Settled{Passed: make(map[uuid.UUID]int32, len(os))}
 	if slices.ContainsFunc(os, func(o Outcome) bool { return len(o.Signals)+len(o.Starts) > 0 || o.moves() }) {
 		err = s.commitEffects(ctx, os, a, g, settled)
 	} else {
@@ -239,6 +239,12 @@ func (s *Store) Commit(ctx context.Context, os []Outcome, g Group) (*Settled, er
 	return settled, nil
 }
 
+// Counted reports whether this outcome counted; one of the same instance may have, of another time it was picked.
+func (settled *Settled) Counted(o *Outcome) bool {
+	rev, ok := settled.Passed[o.ID]
+	return ok && rev == o.Rev
+}
+
 // commit is the first statement of the transaction. targets are other instances that the effects may touch.
 func (s *Store) commit(a *outcomeArrays, targets []uuid.UUID, g Group, settled *Settled) statement {
 	sql := s.text.commit
@@ -248,19 +254,20 @@ func (s *Store) commit(a *outcomeArrays, targets []uuid.UUID, g Group, settled *
 	}
 	if len(a.evIDs)+len(a.pubIDs) > 0 {
 		sql = s.text.commitOutputs
-		args = append(args, a.evIDs, a.evRevs, a.evKeys, a.evValues, a.pubIDs, a.pubProjects, a.pubMsgIDs, a.pubSubjects, a.pubHeaders, a.pubBodies)
+		args = append(args, a.evIDs, a.evRevs, a.evKeys, a.evValues, a.pubIDs, a.pubProjects, a.pubMsgIDs, a.pubSubjects, a.pubHeaders, a.pubBodies, a.pubRevs)
 	}
 	return statement{"commit outcomes", sql, args, func(r pgx.Rows) error {
 		var id uuid.UUID
+		var rev int32
 		var queue *string
 		var ahead bool
-		err := r.Scan(&id, &queue, &ahead)
-		settled.Passed[id] = true
+		err := r.Scan(&id, &rev, &queue, &ahead)
+		settled.Passed[id] = rev
 		settled.wake(value(queue))
 		if ahead {
-			w := a.goOn[id]
-			w.Token = g.Ahead.Token
-			settled.Ahead = append(settled.Ahead, w)
+			at := slices.IndexFunc(a.goOn, func(w *Work) bool { return w.ID == id && w.Rev == rev+1 })
+			a.goOn[at].Token = g.Ahead.Token
+			settled.Ahead = append(settled.Ahead, a.goOn[at])
 		}
 		return err
 	}}
@@ -286,7 +293,7 @@ func (s *Store) settle(a *outcomeArrays, settled *Settled) (sts []statement) {
 		sts = append(sts, statement{"drop timers", s.text.dropTimers, []any{a.timed, a.timedRevs}, nil})
 	}
 	if len(a.goOn) > 0 {
-		sts = append(sts, s.inboxAhead(a.goOn))
+		sts = append(sts, s.inboxAhead(a.goOn, settled))
 	}
 	return append(sts, s.release(a.held, settled.wake)...)
 }
@@ -353,7 +360,7 @@ with /* commit */ l as materialized (
   insert into pointsman.leases (token, worker, expires_at, ids, revs)
   select $22::uuid, $23::text, now() + $24::interval, array_agg(id), array_agg(rev) from u where ahead having count(*) > 0
 ){outputs}
-select id, case when runs then queue end, ahead from u`
+select id, rev - 1, case when runs then queue end, ahead from u`
 
 // insertOutcomes publishes the ends in u, to the outcome subject and to whom the start named.
 const insertOutcomes = `
@@ -368,18 +375,18 @@ const insertOutcomes = `
     union all select 'reply', u.reply_to where u.reply_to is not null) t(kind, subject)
   where u.status is not null`
 
-// commitOutputs ($25 to $28 events: instances, revs, keys, values; $29 to $34 publications: instances, projects, message ids, subjects,
-// headers, bodies).
+// commitOutputs ($25 to $28 events: instances, revs, keys, values; $29 to $35 publications: instances, projects, message ids, subjects,
+// headers, bodies, revs). They go by rev too: a worker that lost an instance and picked it again may bring two outcomes of it at once.
 const commitOutputs = `, ev as (
   insert into pointsman.events (instance_id, key, rev, value)
   select e.id, e.key, e.rev, e.value::jsonb from unnest($25::uuid[], $26::int[], $27::text[], $28::text[]) e(id, rev, key, value)
-  where (e.id in (select id from u)) is true
+  where ((e.id, e.rev) in (select id, rev from u)) is true
   on conflict (instance_id, key) do update set value = excluded.value, rev = excluded.rev, updated_at = now()
 ), pb as (
   insert into pointsman.outbox (shard, kind, instance_id, project, subject, msg_id, headers, body)
   select get_byte(uuid_send(p.id), 15) & 15, 'publish', p.id, p.project, p.subject, p.msg_id, p.headers, p.body
-  from unnest($29::uuid[], $30::text[], $31::text[], $32::text[], $33::text[], $34::bytea[]) with ordinality p(id, project, msg_id, subject, headers, body, ord)
-  where (p.id in (select id from u)) is true order by p.ord
+  from unnest($29::uuid[], $30::text[], $31::text[], $32::text[], $33::text[], $34::bytea[], $35::int[]) with ordinality p(id, project, msg_id, subject, headers, body, rev, ord)
+  where ((p.id, p.rev) in (select id, rev from u)) is true order by p.ord
 )`
 
 // clearEndedText ($1 ids) sees a delivery that won the row lock first. The inbox of a failed or canceled one is kept in its row for a

@@ -57,7 +57,7 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 		if err := tx.run(ctx, tx.commit(a, targets, g, settled)); err != nil {
 			return err
 		}
-		all := collect(os, settled.Passed)
+		all := collect(os, settled)
 		for _, e := range all {
 			if err := tx.send(ctx, e, settled); err != nil {
 				return err
@@ -69,7 +69,7 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 			}
 		}
 		for i := range os {
-			if os[i].moves() && settled.Passed[os[i].ID] {
+			if os[i].moves() && settled.Counted(&os[i]) {
 				tx.moved = append(tx.moved, os[i].ID)
 			}
 		}
@@ -107,11 +107,11 @@ func (s *Store) resolve(ctx context.Context, os []Outcome) (targets []uuid.UUID,
 }
 
 // collect sorts the effects of the outcomes that passed by project, in the order of the projects: that is the order of unique keys.
-func collect(os []Outcome, passed map[uuid.UUID]bool) (all []*effects) {
+func collect(os []Outcome, settled *Settled) (all []*effects) {
 	of := map[string]*effects{}
 	for i := range os {
 		o := &os[i]
-		if !passed[o.ID] || len(o.Signals)+len(o.Starts) == 0 {
+		if !settled.Counted(o) || len(o.Signals)+len(o.Starts) == 0 {
 			continue
 		}
 		e := of[o.Project]

@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/pointsman/pointsman/internal/store"
+)
+
+// ByHand is a worker none of whose loops run: a test calls what they call, in an order of its own.
+type ByHand struct {
+	*Worker
+	queue *queue
+	group []finished
+}
+
+// NewByHand is NewWorker.
+func NewByHand(c *Client, cfg WorkerConfig) (*ByHand, error) {
+	w, err := NewWorker(c, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &ByHand{Worker: w, queue: w.queues[0]}, nil
+}
+
+// Execution is an instance that was picked, and whose step has not run yet.
+type Execution struct {
+	Work store.Work
+	ctx  context.Context
+}
+
+// Pick leases up to n instances of a queue.
+func (h *ByHand) Pick(ctx context.Context, queue string, n int) ([]*Execution, error) {
+	works, err := h.store.Pick(ctx, queue, "", h.cfg.Name, h.known, n, h.cfg.Lease)
+	h.queue.take(len(works))
+	contexts := h.leases.add(ctx, pointers(works))
+	es := make([]*Execution, len(works))
+	for i := range works {
+		es[i] = &Execution{Work: works[i], ctx: contexts[i]}
+	}
+	return es, err
+}
+
+// Step runs a step, whose outcome waits for Commit.
+func (h *ByHand) Step(e *Execution) {
+	h.runVisit(e.ctx, h.queue, &e.Work, false)
+	h.group = append(h.group, <-h.outcomes)
+}
+
+// Release is Step for what is to be given back.
+func (h *ByHand) Release(e *Execution) {
+	h.group = append(h.group, finished{outcome: release(&e.Work), queue: h.queue})
+}
+
+// Commit settles what the steps came to as one group.
+func (h *ByHand) Commit(ctx context.Context) {
+	var aside sync.WaitGroup
+	h.commit(ctx, h.group, &aside)
+	aside.Wait()
+	h.group = nil
+}
+
+// Tokens are the leases that the next heartbeat extends.
+func (h *ByHand) Tokens() []uuid.UUID { return h.leases.tokens() }
+
+// What the other loops do.
+func (h *ByHand) Beat(ctx context.Context) error { return h.heartbeat(ctx) }
+
+func (h *ByHand) SweepTimers(ctx context.Context) error { return once(h.fireTimers(ctx)) }
+func (h *ByHand) SweepLeases(ctx context.Context) error { return once(h.reapLeases(ctx)) }
+func (h *ByHand) ExpireHeld(ctx context.Context) error  { return once(h.expireHeld(ctx)) }
+
+func once(_ bool, err error) error { return err }
