@@ -119,6 +119,7 @@ func (w *Worker) settled(ctx context.Context, group []finished, settled *store.S
 	orphans := w.leases.remove(group)
 	w.giveSlots(group)
 	w.client.Wake(append(settled.Woken, publishes(group))...)
+	w.client.tellOf(group)
 	if len(orphans) > 0 {
 		_ = w.retry(ctx, "commit", func(ctx context.Context) error { // else they run out by themselves
 			_, err := w.store.Commit(ctx, nil, orphans, w.client.publish)

@@ -12,7 +12,7 @@ type texts struct {
 	release, promote, guard, giveBack                                                                        string
 	sweepTimers, anyExpired, sweepLeases, expireHeld, nextDue                                                string
 	cancel, register                                                                                         string
-	getID, getKey, queueDepths                                                                               string
+	getID, getKey, standings, queueDepths                                                                    string
 	listRecent, listKey, listPrefix, listEnded, listExecuting, instancesByID                                 string
 	inbox, history, consumedBy, events, held, fate                                                           string
 	relayHere, holdShards, releaseShards, relayGone                                                          string
@@ -35,7 +35,7 @@ func newTexts(q func(string) string) texts {
 		sweepTimers: q(sweepTimersText), anyExpired: q(anyExpiredText), sweepLeases: q(sweepLeasesText), expireHeld: q(expireHeldText), nextDue: q(nextDueText),
 		cancel:   q(strings.Replace(cancelText, "{outcomes}", strings.ReplaceAll(insertOutcomes, "$19", "$3"), 1)),
 		register: q(registerText),
-		getID:    q(getIDText), getKey: q(getKeyText), queueDepths: q(queueDepthsText),
+		getID:    q(getIDText), getKey: q(getKeyText), standings: q(standingsText), queueDepths: q(queueDepthsText),
 		listRecent: q(listOf("recent")), listKey: q(listOf("key")), listPrefix: q(listOf("prefix")), listEnded: q(listOf("ended")), listExecuting: q(listOf("executing")),
 		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText), fate: q(fateText),
 		relayHere: q(relayHereText), holdShards: q(holdShardsText), releaseShards: q(releaseShardsText), relayGone: q(relayGoneText),
