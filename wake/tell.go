@@ -13,7 +13,7 @@ const (
 	idSize         = len(uuid.UUID{})
 	maxNotice      = 1024 * idSize         // of one message
 	maxTold        = 64 * maxNotice        // of a topic, not yet published; beyond it notices are dropped
-	flushTime      = time.Second           // how long to wait for the server to know of a subscription
+	flushTime      = 5 * time.Second       // how long to wait for the server to know of a subscription
 	maxUnread      = 1024                  // messages that wait for a slow hearer; NATS drops the others
 	maxUnreadBytes = maxUnread * maxNotice // bytes of them
 )
