@@ -40,14 +40,17 @@ func (w *Wake) Tell(topic string, ids []uuid.UUID) {
 // publishNotices publishes what has come together in each window; it is apart from run for the same reason, and what is told last before
 // Close still goes out: who commits the last group of a worker tells of it.
 func (w *Wake) publishNotices() {
+	spare := map[string][]byte{}
 	for closing := false; !closing; {
 		select {
 		case <-w.quit:
 			closing = true
 		case <-w.news:
 		}
-		for topic, told := range w.takeTold() {
+		spare = w.takeTold(spare)
+		for topic, told := range spare {
 			w.publish(topic, told)
+			spare[topic] = told[:0]
 		}
 		if closing {
 			return
@@ -59,11 +62,12 @@ func (w *Wake) publishNotices() {
 	}
 }
 
-func (w *Wake) takeTold() map[string][]byte {
+// takeTold gives room for more in exchange.
+func (w *Wake) takeTold(room map[string][]byte) map[string][]byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	told := w.told
-	w.told = map[string][]byte{}
+	w.told = room
 	return told
 }
 

@@ -16,16 +16,22 @@ func startCommand(o *options) *cobra.Command {
 	n := o.connection()
 	var start api.NewInstance
 	var runAt, idempotency string
+	var wait time.Duration
 	c := &cobra.Command{
 		Use: "start MACHINE [STATE]", Short: "Start an instance of a machine",
 		Long: `start creates an instance, which runs as soon as a worker has room. STATE is JSON, @FILE, or - for the standard input; without it,
-the state is {}. Its id is printed. A key that a live instance holds is a conflict, which names the holder.`,
+the state is {}. Its id is printed; with --wait, the instance as get shows it, when it has ended or the time is up. A key that a live
+instance holds is a conflict, which names the holder.`,
 		Example: `  pointsman start order '{"amount": 42, "items": 1}' --key order-1001
   pointsman start order @order.json --idempotency-key checkout-77
+  pointsman start order @order.json --wait 30s
   pointsman start reminder --run-at 2030-01-02T15:04:05Z`,
 		Args: args(cobra.RangeArgs(1, 2)), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			start.Machine = args[0]
+			if wait < 0 {
+				return usage(c, fmt.Errorf("--wait %s: is negative", wait))
+			}
 			if start.State, err = documentArg(c, args, 1, "state"); err != nil {
 				return err
 			}
@@ -41,8 +47,13 @@ the state is {}. Its id is printed. A key that a live instance holds is a confli
 				if err := s.ask(ctx, natsapi.VerbStart, start, &in, subjects.HeaderIdempotencyKey, idempotency); err != nil {
 					return err
 				}
-				if s.json {
-					return writeJSON(s.out, in)
+				if wait > 0 {
+					if in, err = s.get(ctx, in.ID, wait); err != nil {
+						return err
+					}
+				}
+				if s.json || wait > 0 {
+					return s.show(in)
 				}
 				_, err := fmt.Fprintln(s.out, in.ID)
 				return err
@@ -57,6 +68,7 @@ the state is {}. Its id is printed. A key that a live instance holds is a confli
 	f.Int16Var(&start.Priority, "priority", 0, "lower is earlier")
 	f.StringVar(&runAt, "run-at", "", "when it begins (default: now)")
 	f.StringVar(&start.ReplyTo, "reply-to", "", "subject that its outcome is published to, too")
+	f.DurationVar(&wait, "wait", 0, "wait for its end, at most this long")
 	f.StringVar(&idempotency, "idempotency-key", "", "a second start with the same one gives the first one's instance")
 	return n.add(c)
 }
