@@ -187,9 +187,11 @@ func TestWaitGivenUp(t *testing.T) {
 	}
 	equal(t, "waits", gauge(t, reg, "pointsman_waits"), 0)
 	eventually(t, "no subscription is left", func() bool { return nc.NumSubscriptions() == 0 })
-	for range client.Watch(t.Context(), engine.ByID(id)) {
-		break
+	next, stop := iter.Pull2(client.Watch(patiently(t), engine.ByID(id)))
+	if _, err, _ := next(); err != nil {
+		t.Error(err)
 	}
+	stop()
 	equal(t, "waits after a break", gauge(t, reg, "pointsman_waits"), 0)
 }
 
