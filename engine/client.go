@@ -1,11 +1,13 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -20,18 +22,23 @@ import (
 type Config struct {
 	Schema   string                // zero: "pointsman"
 	Outcomes []Status              // which ends are published; nil: done, failed and canceled
-	Waker    Waker                 // carries pokes to the workers of other processes; nil: they poll
+	Waker    Waker                 // carries pokes and notices to other processes; nil: they poll
+	WaitPoll time.Duration         // how long a wait goes without a look where no notice comes, growing to five times that; zero: 1s
 	Logger   *slog.Logger          // zero: slog.Default
 	Metrics  prometheus.Registerer // zero: none
 }
 
-// Waker carries best-effort pokes ("work may be waiting in this queue") between processes. Correctness never depends on it.
-// Package wake has one over core NATS.
+// Waker carries best-effort pokes ("work may be waiting in this queue") and notices ("these instances have changed") between processes.
+// Correctness never depends on it. Package wake has one over core NATS.
 type Waker interface {
 	// Wake pokes whoever listens to the queues. It does not block.
 	Wake(queues []string)
 	// Listen calls poke, from any goroutine, until it is stopped.
 	Listen(queues []string, poke func(queue string)) (stop func(), err error)
+	// Tell gives notice of these ids to whoever hears the topic. It does not block, and does not keep the slice.
+	Tell(topic string, ids []uuid.UUID)
+	// Hear calls heard, from any goroutine, until it is stopped. It returns when what others tell from then on is on its way here.
+	Hear(topic string, heard func(ids []uuid.UUID)) (stop func(), err error)
 }
 
 // Client starts, signals, reads, cancels, retries, pauses and resumes instances. It is safe for concurrent use.
@@ -41,6 +48,7 @@ type Client struct {
 	waker   Waker
 	log     *slog.Logger
 	metrics *metrics
+	waits   *waits
 
 	mu    sync.Mutex
 	pokes map[*Worker]struct{} // of this process
@@ -81,7 +89,11 @@ func NewClient(db *pgxpool.Pool, cfg Config) (*Client, error) {
 	if c.log == nil {
 		c.log = slog.Default()
 	}
-	c.metrics, err = newMetrics(cfg.Metrics, st.Unguarded)
+	if cfg.WaitPoll < 0 {
+		return nil, fmt.Errorf("wait poll %s: is below 0", cfg.WaitPoll)
+	}
+	c.waits = newWaits(st, cfg.Waker, cmp.Or(cfg.WaitPoll, time.Second), c.log)
+	c.metrics, err = newMetrics(cfg.Metrics, st.Unguarded, c.waits.size)
 	return c, err
 }
 
@@ -163,6 +175,7 @@ func (c *Client) Cancel(ctx context.Context, ref Ref, reason string) (Instance, 
 	in, err := c.cancel(ctx, c.store, ref, reason)
 	if err == nil {
 		c.Wake(OutboxQueue)
+		c.tell(noticeEnded, []uuid.UUID{in.ID})
 	}
 	return in, err
 }

@@ -134,6 +134,7 @@ func (w *Worker) settled(ctx context.Context, group []finished, settled *store.S
 	w.answer(group, ahead)
 	w.due(group, settled)
 	w.client.Wake(append(settled.Woken, publishes(group))...)
+	w.client.tellOf(group)
 	if len(orphans) > 0 {
 		_ = w.retry(ctx, "commit", func(ctx context.Context) error { // else they run out by themselves
 			_, err := w.store.Commit(ctx, nil, store.Group{Last: orphans})

@@ -18,6 +18,8 @@ var (
 	ErrNoTarget = errors.New("no live instance has this key or id")
 	// ErrNotFound: there is no such instance.
 	ErrNotFound = errors.New("not found")
+	// ErrTooManyWaits: as many calls wait for instances in this process as it has room for.
+	ErrTooManyWaits = fmt.Errorf("%d calls wait for instances in this process, which is the most it has room for: ask again later, or another bridge", maxWaits)
 	// ErrLeaseLost is the cause with which a step's context is canceled when its worker may no longer execute it: the instance was
 	// canceled, or the lease ran out. What the step comes to is refused.
 	ErrLeaseLost = errors.New("the lease of this instance is lost")

@@ -25,7 +25,7 @@ type metrics struct {
 	unservedOldest    prometheus.Gauge
 }
 
-func newMetrics(reg prometheus.Registerer, unguarded func() int64) (*metrics, error) {
+func newMetrics(reg prometheus.Registerer, unguarded, waits func() int64) (*metrics, error) {
 	fast := prometheus.ExponentialBucketsRange(0.0002, 10, 16)
 	m := &metrics{
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -89,9 +89,14 @@ func newMetrics(reg prometheus.Registerer, unguarded func() int64) (*metrics, er
 		Help: "Instances that came back into the scope of their unique key while another held it, and went on without.",
 	},
 		func() float64 { return float64(unguarded()) })
+	waiting := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pointsman_waits",
+		Help: "Calls of this process that wait for an instance.",
+	},
+		func() float64 { return float64(waits()) })
 	for _, c := range []prometheus.Collector{
 		m.steps, m.stepSeconds, m.pickSeconds, m.commitSeconds, m.wakeToRun, m.queueDepth, m.queueOldest, m.leasesExpired, m.commitsRefused,
-		m.unservedLanes, m.unservedInstances, m.unservedOldest, m.retired, withoutKey,
+		m.unservedLanes, m.unservedInstances, m.unservedOldest, m.retired, withoutKey, waiting,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // How much one transaction of a sweep takes on.
@@ -69,11 +71,12 @@ func (w *Worker) reapLeases(ctx context.Context) (more bool, err error) {
 	}
 	w.log.Warn("leases ran out: their instances run again", "instances", len(reaped))
 	w.metrics.leasesExpired.Add(float64(len(reaped)))
-	queues := make([]string, len(reaped))
+	queues, ids := make([]string, len(reaped)), make([]uuid.UUID, len(reaped))
 	for i, r := range reaped {
-		queues[i] = r.Queue
+		queues[i], ids[i] = r.Queue, r.ID
 	}
 	w.client.Wake(queues...)
+	w.client.tell(noticeChanged, ids)
 	return true, nil
 }
 

@@ -271,6 +271,11 @@ func (w *waker) Listen(queues []string, poke func(string)) (func(), error) {
 	}, nil
 }
 
+// Tell and Hear are not what these tests are about.
+func (w *waker) Tell(string, []uuid.UUID) {}
+
+func (w *waker) Hear(string, func([]uuid.UUID)) (func(), error) { return func() {}, nil }
+
 // A poke from another process brings a worker to its work at once; it stops listening with Run.
 func TestWaker(t *testing.T) {
 	t.Parallel()

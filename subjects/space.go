@@ -96,6 +96,12 @@ func (s Space) Wake(queue string) string { return s.prefix + ".wake." + queue }
 // WakeFilter matches every [Space.Wake].
 func (s Space) WakeFilter() string { return s.prefix + ".wake.*" }
 
+// Notice is where it is told which instances have changed, and how: an ending or another change.
+func (s Space) Notice(topic string) string { return s.prefix + ".notice." + topic }
+
+// NoticeFilter matches every [Space.Notice].
+func (s Space) NoticeFilter() string { return s.prefix + ".notice.*" }
+
 // API is where a verb of the request API is served.
 func (s Space) API(verb string) string { return s.prefix + ".api." + verb }
 

@@ -24,6 +24,8 @@ func TestNames(t *testing.T) {
 		{standard.Validate("order", "approve"), "pointsman.validate.order.approve"},
 		{standard.Wake("default"), "pointsman.wake.default"},
 		{standard.WakeFilter(), "pointsman.wake.*"},
+		{standard.Notice("ended"), "pointsman.notice.ended"},
+		{standard.NoticeFilter(), "pointsman.notice.*"},
 		{standard.API("start"), "pointsman.api.start"},
 		{standard.SignalsStream(), "POINTSMAN_SIGNALS"},
 		{standard.OutcomesStream(), "POINTSMAN_OUTCOMES"},
@@ -78,7 +80,7 @@ func TestStreamsAreDisjoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	filters := []string{names.SignalFilter(), names.OutcomeFilter(), names.DeadLetterFilter(), names.WakeFilter()}
+	filters := []string{names.SignalFilter(), names.OutcomeFilter(), names.DeadLetterFilter(), names.WakeFilter(), names.NoticeFilter()}
 	published := []string{names.Signal("x.y"), names.Outcome("p", "m", "done"), names.DeadLetter("r"), names.Wake("q")}
 	for i, filter := range filters {
 		for j, subject := range published {

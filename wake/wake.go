@@ -1,7 +1,9 @@
-// Package wake tells workers over core NATS that a queue may have work, so that they need not wait for their next poll.
+// Package wake tells workers over core NATS that a queue may have work, and who waits for instances that they have changed, so that
+// neither need wait for their next poll.
 //
-// A poke is best effort: it may be lost, late or needless, and nothing depends on it but latency. Whoever commits work calls [Wake.Wake];
-// whoever runs work calls [Wake.Listen]. A Wake is what engine.Config.Waker takes:
+// A poke or a notice is best effort: it may be lost, late or needless, and nothing depends on it but latency. Whoever commits work calls
+// [Wake.Wake], and whoever runs work calls [Wake.Listen]; with changes of instances it is [Wake.Tell] and [Wake.Hear]. A Wake is what
+// engine.Config.Waker takes:
 //
 //	w := wake.New(nc, space)
 //	defer w.Close()
@@ -18,22 +20,24 @@ import (
 )
 
 const (
-	window     = 5 * time.Millisecond // in which a queue is poked once
+	window     = 5 * time.Millisecond // in which a queue is poked once, and a topic told of once
 	maxPending = 4096                 // queues; beyond it pokes are dropped
 )
 
-// Wake pokes queues. Its methods may be called from any goroutine.
+// Wake pokes queues and gives notices. Its methods may be called from any goroutine.
 type Wake struct {
 	nc    *nats.Conn
 	space subjects.Space
 
 	mu      sync.Mutex
-	pending map[string]bool // queues to poke
-	more    chan struct{}   // something came into pending
+	pending map[string]bool   // queues to poke
+	more    chan struct{}     // something came into pending
+	told    map[string][]byte // of topics: ids, one after the other
+	news    chan struct{}     // something came into told
 
-	stop sync.Once
-	quit chan struct{}
-	done chan struct{}
+	stop  sync.Once
+	quit  chan struct{}
+	parts sync.WaitGroup
 }
 
 // New returns a Wake that publishes on nc, which stays the caller's.
@@ -42,10 +46,12 @@ func New(nc *nats.Conn, space subjects.Space) *Wake {
 		nc: nc, space: space,
 		pending: map[string]bool{},
 		more:    make(chan struct{}, 1),
+		told:    map[string][]byte{},
+		news:    make(chan struct{}, 1),
 		quit:    make(chan struct{}),
-		done:    make(chan struct{}),
 	}
-	go w.run()
+	w.parts.Go(w.run)
+	w.parts.Go(w.publishNotices)
 	return w
 }
 
@@ -65,15 +71,14 @@ func (w *Wake) Wake(queues []string) {
 	}
 }
 
-// Close stops the poking, and returns when it has. Listeners go on.
+// Close stops the poking and the telling, and returns when it has. Who listens and hears goes on.
 func (w *Wake) Close() {
 	w.stop.Do(func() { close(w.quit) })
-	<-w.done
+	w.parts.Wait()
 }
 
 // run publishes, since a connection whose server does not read can block who publishes.
 func (w *Wake) run() {
-	defer close(w.done)
 	poked := map[string]time.Time{} // in the last window
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -22,7 +22,7 @@ type bundle struct {
 	wake   *wake.Wake
 }
 
-func setup(t *testing.T) bundle {
+func setup(t testing.TB) bundle {
 	t.Helper()
 	space, err := subjects.New("")
 	if err != nil {

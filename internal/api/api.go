@@ -3,6 +3,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -21,7 +22,11 @@ type Config struct {
 }
 
 // API answers requests. It is safe for concurrent use.
-type API struct{ Config }
+type API struct {
+	Config
+	waiting context.Context // of all that wait
+	endAll  context.CancelFunc
+}
 
 // New checks the configuration.
 func New(cfg Config) (*API, error) {
@@ -31,8 +36,13 @@ func New(cfg Config) (*API, error) {
 	if cfg.Project == "" {
 		cfg.Project = engine.DefaultProject
 	}
-	return &API{cfg}, nil
+	a := &API{Config: cfg}
+	a.waiting, a.endAll = context.WithCancel(context.Background())
+	return a, nil
 }
+
+// EndWaits answers all that wait, now and from now on, as if their time were up: a process that stops need not wait with them.
+func (a *API) EndWaits() { a.endAll() }
 
 // ProjectOf is the project that a request names, or the default one.
 func (a *API) ProjectOf(name string) (string, error) {
@@ -48,7 +58,7 @@ const (
 	DefaultLimit = 50
 	MaxLimit     = 200
 	// MaxWait is how long a request may ask to wait.
-	MaxWait = time.Minute
+	MaxWait = 5 * time.Minute
 	// pageBytes is about how much one page holds; it is cut short, with a cursor, where its items are large.
 	pageBytes = 512 << 10
 )

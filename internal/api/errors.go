@@ -56,6 +56,8 @@ func ErrorOf(err error) *Error {
 		e.Code = CodeNotFound
 	case e.Code == CodeNotFound:
 		e.Message = "there is no such instance"
+	case errors.Is(err, engine.ErrTooManyWaits):
+		e.Message = engine.ErrTooManyWaits.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		e.Message = "the request took too long: try again"
 	case e.Code == CodeUnavailable:

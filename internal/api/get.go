@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/pointsman/pointsman/engine"
@@ -24,13 +23,11 @@ func (a *API) Get(ctx context.Context, project string, r GetRequest) (Instance, 
 	if err != nil {
 		return Instance{}, err
 	}
+	if wait > 0 {
+		in, err := a.untilEnd(ctx, ref, wait)
+		return instanceOf(in), err
+	}
 	in, err := a.Client.Get(ctx, ref)
-	if err != nil {
-		return Instance{}, err
-	}
-	if in.Status.Live() && wait > 0 {
-		in, err = a.untilEnd(ctx, in, wait)
-	}
 	return instanceOf(in), err
 }
 
@@ -45,35 +42,14 @@ func waitOf(s string) (time.Duration, error) {
 	return wait, nil
 }
 
-// How often a wait looks: at first for those that end at once, then seldom enough for thousands of them.
-const (
-	firstLook = 10 * time.Millisecond
-	lastLook  = 500 * time.Millisecond
-)
-
-// untilEnd looks at an instance until it has ended or the time is up, and returns how it was found last.
-func (a *API) untilEnd(ctx context.Context, in engine.Instance, wait time.Duration) (engine.Instance, error) {
-	ctx, cancel := context.WithTimeout(ctx, wait)
+// untilEnd returns an instance when it has ended, or as it is when the time is up.
+func (a *API) untilEnd(ctx context.Context, ref engine.Ref, wait time.Duration) (engine.Instance, error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	pause := firstLook
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return in, nil
-		case <-timer.C:
-		}
-		now, err := a.Client.Get(ctx, engine.ByID(in.ID).In(in.Project))
-		switch {
-		case errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
-			return in, nil
-		case err != nil:
-			return in, err
-		case !now.Status.Live():
-			return now, nil
-		}
-		in, pause = now, min(2*pause, lastLook)
-		timer.Reset(pause)
+	defer context.AfterFunc(a.waiting, cancel)()
+	in, err := a.Client.Wait(waiting, ref)
+	if err != nil && waiting.Err() != nil && ctx.Err() == nil {
+		return a.Client.Get(ctx, ref)
 	}
+	return in, err
 }

@@ -52,10 +52,7 @@ instance that has the key now, or else had it last.`,
 				if err != nil {
 					return err
 				}
-				if s.json {
-					return writeJSON(s.out, in)
-				}
-				return instanceTable(in).write(s.out)
+				return s.show(in)
 			})
 		},
 	}
@@ -64,9 +61,18 @@ instance that has the key now, or else had it last.`,
 	return n.add(c)
 }
 
-// get an instance, when it has ended or the time is up. A long wait takes several requests.
+// show an instance.
+func (s *session) show(in api.Instance) error {
+	if s.json {
+		return writeJSON(s.out, in)
+	}
+	return instanceTable(in).write(s.out)
+}
+
+// get an instance, when it has ended or the time is up. A long wait takes several requests, and so does one that a bridge ends early
+// because it stops.
 func (s *session) get(ctx context.Context, ref string, wait time.Duration) (in api.Instance, err error) {
-	for {
+	for until := time.Now().Add(wait); ; wait = time.Until(until) {
 		turn := min(wait, api.MaxWait)
 		request := api.GetRequest{Ref: ref}
 		if turn > 0 {
@@ -74,9 +80,10 @@ func (s *session) get(ctx context.Context, ref string, wait time.Duration) (in a
 		}
 		in = api.Instance{}
 		err = s.askFor(ctx, requestTimeout+turn, natsapi.VerbGet, request, &in)
-		if wait -= turn; err != nil || wait <= 0 || in.FinishedAt != nil {
+		if err != nil || time.Until(until) <= 0 || in.FinishedAt != nil {
 			return in, err
 		}
+		ref = in.ID // a key could be another's next
 	}
 }
 

@@ -18,17 +18,23 @@ func startCommand(o *options) *cobra.Command {
 	var start api.NewInstance
 	var runAt, idempotency string
 	var scope []string
+	var wait time.Duration
 	c := &cobra.Command{
 		Use: "start MACHINE [STATE]", Short: "Start an instance of a machine",
 		Long: `start creates an instance, which runs as soon as a worker has room. STATE is JSON, @FILE, or - for the standard input; without it,
-the state is {}. Its id is printed. A key that a live instance holds, or a unique key that is held, is a conflict, which names the holder.`,
+the state is {}. Its id is printed; with --wait, the instance as get shows it, when it has ended or the time is up. A key that a live
+instance holds, or a unique key that is held, is a conflict, which names the holder.`,
 		Example: `  pointsman start order '{"amount": 42, "items": 1}' --key order-1001
   pointsman start order @order.json --idempotency-key checkout-77
+  pointsman start order @order.json --wait 30s
   pointsman start reminder --run-at 2030-01-02T15:04:05Z
   pointsman start import @file.json --unique-key import-2030-01 --unique-scope runnable,executing,awaiting_signal,done`,
 		Args: args(cobra.RangeArgs(1, 2)), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			start.Machine = args[0]
+			if wait < 0 {
+				return usage(c, fmt.Errorf("--wait %s: is negative", wait))
+			}
 			if start.State, err = documentArg(c, args, 1, "state"); err != nil {
 				return err
 			}
@@ -47,8 +53,13 @@ the state is {}. Its id is printed. A key that a live instance holds, or a uniqu
 				if err := s.ask(ctx, natsapi.VerbStart, start, &in, subjects.HeaderIdempotencyKey, idempotency); err != nil {
 					return err
 				}
-				if s.json {
-					return writeJSON(s.out, in)
+				if wait > 0 {
+					if in, err = s.get(ctx, in.ID, wait); err != nil {
+						return err
+					}
+				}
+				if s.json || wait > 0 {
+					return s.show(in)
 				}
 				_, err := fmt.Fprintln(s.out, in.ID)
 				return err
@@ -66,6 +77,7 @@ the state is {}. Its id is printed. A key that a live instance holds, or a uniqu
 	f.StringVar(&start.UniqueKey, "unique-key", "", "a second instance with it is a conflict while this one has a status of its scope")
 	f.StringSliceVar(&scope, "unique-scope", nil, "statuses, comma-separated (default: the live ones)")
 	f.StringVar(&start.ReplyTo, "reply-to", "", "subject that its outcome is published to, too")
+	f.DurationVar(&wait, "wait", 0, "wait for its end, at most this long")
 	f.StringVar(&idempotency, "idempotency-key", "", "a second start with the same one gives the first one's instance")
 	return n.add(c)
 }

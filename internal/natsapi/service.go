@@ -6,6 +6,7 @@
 package natsapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ import (
 const (
 	maxBody     = 8 << 20 // of a request; the server's max_payload is mostly less
 	maxRequests = 512     // in work at once; one more is told to come again
+	maxWaiting  = 10_000  // requests that wait for an instance, beside these
 	// requestTimeout is for the work of a request, beside what a get asks to wait.
 	requestTimeout = 20 * time.Second // less than callers wait: an answer that says so is better than none
 )
@@ -50,6 +52,7 @@ type Service struct {
 	cfg        Config
 	operations map[string]operation
 	slots      chan struct{}
+	waiting    chan struct{} // slots of requests that may wait
 	working    sync.WaitGroup
 }
 
@@ -64,7 +67,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Service{cfg: cfg, operations: operations(cfg.API), slots: make(chan struct{}, maxRequests)}, nil
+	return &Service{cfg: cfg, operations: operations(cfg.API), slots: make(chan struct{}, maxRequests), waiting: make(chan struct{}, maxWaiting)}, nil
 }
 
 // Run answers requests until ctx is cancelled. Then it takes no more, and returns when those in work are answered, within
@@ -87,6 +90,7 @@ func (s *Service) Run(ctx context.Context) error {
 		}
 	}
 	<-ctx.Done()
+	s.cfg.API.EndWaits()
 	err = service.Stop()
 	if errors.Is(err, nats.ErrConnectionClosed) {
 		err = nil
@@ -104,18 +108,18 @@ func (s *Service) take(ctx context.Context, verb string, do operation, r micro.R
 	if reply == "" {
 		return // who asks for nothing gets nothing, also no start of which nobody would know
 	}
+	slots, limit := s.slots, requestTimeout
+	if verb == VerbGet && bytes.Contains(body, []byte(`"wait"`)) { // those that only seem to wait are no harm among them
+		slots, limit = s.waiting, requestTimeout+api.MaxWait
+	}
 	select {
-	case s.slots <- struct{}{}:
+	case slots <- struct{}{}:
 	default:
-		s.respond(verb, reply, nil, &api.Error{Code: api.CodeUnavailable, Message: fmt.Sprintf("%d requests are in work: try again", maxRequests)})
+		s.respond(verb, reply, nil, &api.Error{Code: api.CodeUnavailable, Message: fmt.Sprintf("%d requests are in work: try again", cap(slots))})
 		return
 	}
 	s.working.Go(func() {
-		defer func() { <-s.slots }()
-		limit := requestTimeout
-		if verb == VerbGet {
-			limit += api.MaxWait
-		}
+		defer func() { <-slots }()
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		answer, err := s.answer(ctx, verb, do, header, body)

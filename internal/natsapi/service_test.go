@@ -10,9 +10,13 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pointsman/pointsman/bridge"
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/natstest"
+	"github.com/pointsman/pointsman/internal/pgtest"
 	"github.com/pointsman/pointsman/subjects"
 )
 
@@ -21,14 +25,23 @@ const patience = 10 * time.Second
 // serve runs operations that need no database. stop tells the service to end, and ended what Run returned.
 func serve(t *testing.T, slots int, operations map[string]operation) (client *Client, stop context.CancelFunc, ended <-chan error) {
 	t.Helper()
+	a, err := api.New(api.Config{Client: &engine.Client{}, Mapper: &bridge.Mapper{}, Tracer: &bridge.Tracer{}, Letters: &bridge.Letters{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveAPI(t, a, slots, operations)
+}
+
+func serveAPI(t *testing.T, a *api.API, slots int, operations map[string]operation) (client *Client, stop context.CancelFunc, ended <-chan error) {
+	t.Helper()
 	server := natstest.Start(t)
 	space, err := subjects.New("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &Service{
-		cfg:        Config{Conn: server.Conn(t), Subjects: space, API: &api.API{}, ShutdownTimeout: patience, Logger: slog.New(slog.DiscardHandler)},
-		operations: operations, slots: make(chan struct{}, slots),
+		cfg:        Config{Conn: server.Conn(t), Subjects: space, API: a, ShutdownTimeout: patience, Logger: slog.New(slog.DiscardHandler)},
+		operations: operations, slots: make(chan struct{}, slots), waiting: make(chan struct{}, slots),
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
@@ -120,6 +133,65 @@ func TestManyAtOnceAndDrain(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
+}
+
+// Who waits for an instance when the service is told to stop is answered, with the instance as it is, and keeps nobody from stopping.
+func TestStopEndsWaits(t *testing.T) {
+	t.Parallel()
+	db, reg := pgtest.New(t), prometheus.NewRegistry()
+	pool, err := engine.Connect(t.Context(), db.URL, 2, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	c, err := engine.NewClient(pool, engine.Config{Schema: db.Schema, Metrics: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := c.Start(t.Context(), engine.NewInstance{Machine: "m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := api.New(api.Config{Client: c, Mapper: &bridge.Mapper{}, Tracer: &bridge.Tracer{}, Letters: &bridge.Letters{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, stop, ended := serveAPI(t, a, 1, map[string]operation{"ready": answer(true, nil), VerbGet: of(a.Get)})
+	answers := make(chan error, 1)
+	var got api.Instance
+	go func() {
+		answers <- client.Do(context.WithoutCancel(t.Context()), VerbGet, api.GetRequest{Ref: in.ID.String(), Wait: api.MaxWait.String()}, &got)
+	}()
+	for deadline := time.Now().Add(patience); waits(t, reg) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not wait")
+		}
+	}
+	if err := client.Do(t.Context(), "ready", nil, nil); err != nil { // a wait takes nobody else's place
+		t.Error(err)
+	}
+	stop()
+	if err := <-answers; err != nil || got.Status != engine.StatusRunnable {
+		t.Errorf("answered %v, %+v", err, got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+func waits(t *testing.T, reg *prometheus.Registry) float64 {
+	t.Helper()
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "pointsman_waits" {
+			return family.Metric[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatal("no metric")
+	return 0
 }
 
 func TestSemver(t *testing.T) {

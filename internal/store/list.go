@@ -41,12 +41,7 @@ func (s *Store) List(ctx context.Context, f Filter, before uuid.UUID, limit int)
 	case found.more:
 		next = found.last
 	}
-	page = make([]Instance, 0, len(found.ids))
-	err = s.each(ctx, "list", s.text.instancesByID, func(r pgx.Rows) error {
-		in, err := scanInstance(r)
-		page = append(page, in)
-		return err
-	}, found.ids)
+	page, err = s.Instances(ctx, found.ids)
 	return page, next, err
 }
 
@@ -134,5 +129,3 @@ func listOf(source string) string {
 	bounds := strings.NewReplacer("{window}", strconv.Itoa(listWindow), "{most}", strconv.Itoa(listCandidates+1))
 	return strings.Replace(listText, "{from}", bounds.Replace(listSources[source]), 1)
 }
-
-const instancesByIDText = `select /* list page */ ` + instanceColumns + ` from pointsman.v_instances where id = any($1) order by id desc`

@@ -71,7 +71,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"deliver by key": x.deliverKey, "deliver by key, slow": x.deliverKeySlow, "deliver by id": x.deliverID, "deliver by id, slow": x.deliverIDSlow, "lock key targets": x.lockKeyTargets,
 		"recheck": x.recheck, "pick": strings.ReplaceAll(x.pick, "{n}", "64"), "pick with keys": strings.ReplaceAll(x.pickKeyed, "{n}", "64"), "long inbox": x.longInbox, "inbox ahead": x.inboxAhead, "extend": x.extend, "commit": x.commit, "commit with outputs": x.commitOutputs,
 		"clear ended": x.clearEnded, "drop timers": x.dropTimers, "resolve": x.resolve, "keys of": x.keysOf, "release": x.release, "promote": x.promote, "guard": x.guard, "give back": x.giveBack, "sweep timers": x.sweepTimers, "any expired": x.anyExpired, "sweep leases": x.sweepLeases, "expire held": x.expireHeld,
-		"next due": x.nextDue, "cancel": x.cancel, "retry": x.retry, "pause": x.pause, "start": x.start, "nobody by key": x.nobodyKey, "nobody by id": x.nobodyID, "outbox": x.outbox, "published": x.published, "postpone": x.postpone,
+		"next due": x.nextDue, "cancel": x.cancel, "standings": x.standings, "retry": x.retry, "pause": x.pause, "start": x.start, "nobody by key": x.nobodyKey, "nobody by id": x.nobodyID, "outbox": x.outbox, "published": x.published, "postpone": x.postpone,
 		"retire": x.retire, "let go": x.letGo, "note": x.note, "forget": x.forget, "next retired": x.nextRetired,
 	}
 	seldom := map[string]string{

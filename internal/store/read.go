@@ -57,6 +57,36 @@ func (s *Store) get(ctx context.Context, sql string, args ...any) (in Instance, 
 	return in, found, err
 }
 
+// Instances returns those of the instances that there are, the newest first.
+func (s *Store) Instances(ctx context.Context, ids []uuid.UUID) ([]Instance, error) {
+	ins := make([]Instance, 0, len(ids))
+	err := s.each(ctx, "instances", s.text.instancesByID, func(r pgx.Rows) error {
+		in, err := scanInstance(r)
+		ins = append(ins, in)
+		return err
+	}, ids)
+	return ins, err
+}
+
+// Standing is what there is to know of an instance before it is worth reading.
+type Standing struct {
+	Project string
+	Ended   bool
+}
+
+// Standings returns the standing of those of the instances that there are. It is far cheaper than [Store.Instances].
+func (s *Store) Standings(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]Standing, error) {
+	standings := make(map[uuid.UUID]Standing, len(ids))
+	err := s.each(ctx, "standings", s.text.standings, func(r pgx.Rows) error {
+		var id uuid.UUID
+		var st Standing
+		err := r.Scan(&id, &st.Project, &st.Ended)
+		standings[id] = st
+		return err
+	}, ids)
+	return standings, err
+}
+
 func scanInstance(r pgx.Rows) (in Instance, err error) {
 	var key, partition, unique, lastError, worker *string
 	err = r.Scan(&in.ID, &in.Project, &in.Machine, &in.Version, &in.Status, &in.Step, &in.Attempt, &key, &in.Queue, &in.Priority, &partition, &unique, &in.UniqueScope,
@@ -75,6 +105,10 @@ const getKeyText = `
 select /* get by key */ ` + instanceColumns + ` from pointsman.v_instances where id = coalesce(
   (select id from pointsman.instances where project = $1 and correlation_key = $2 and live),
   (select id from pointsman.instances where project = $1 and correlation_key = $2 and not live order by finished_at desc limit 1))`
+
+const instancesByIDText = `select /* instances */ ` + instanceColumns + ` from pointsman.v_instances where id = any($1) order by id desc`
+
+const standingsText = `select /* standings */ id, project, not live from pointsman.instances where id = any($1)`
 
 // QueueDepth is what waits in a queue.
 type QueueDepth struct {

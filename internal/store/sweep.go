@@ -56,6 +56,7 @@ select queue, (id in (select id from moved where enters) and id not in (select i
 
 // Reaped is an instance whose lease ran out.
 type Reaped struct {
+	ID      uuid.UUID
 	Machine string
 	Queue   string
 }
@@ -100,7 +101,7 @@ func (s *Store) scanSwept(r pgx.Rows, held []heldKey, reaped []Reaped) ([]heldKe
 		held = append(held, h)
 	}
 	if machine != nil {
-		reaped = append(reaped, Reaped{Machine: *machine, Queue: *queue})
+		reaped = append(reaped, Reaped{ID: h.id, Machine: *machine, Queue: *queue})
 	}
 	if moved {
 		s.moved = append(s.moved, h.id)

@@ -3,6 +3,7 @@ package store
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -82,7 +83,13 @@ func TestSweepLeases(t *testing.T) {
 	}
 	equal(t, "before its end", len(must(f.SweepLeases(t.Context(), 8))(t)), 0)
 	f.exec(`update pointsman.leases set expires_at = now()`)
-	equal(t, "reaped", fmt.Sprint(must(f.SweepLeases(t.Context(), 8))(t)), fmt.Sprint([]Reaped{{machine, queue}, {machine, queue}}))
+	var reaped []string
+	for _, r := range must(f.SweepLeases(t.Context(), 8))(t) {
+		in, _ := must2(f.Get(t.Context(), project, r.ID))(t)
+		reaped = append(reaped, in.CorrelationKey+" "+r.Machine+" "+r.Queue)
+	}
+	slices.Sort(reaped)
+	equal(t, "reaped", fmt.Sprint(reaped), fmt.Sprint([]string{"a " + machine + " " + queue, "b " + machine + " " + queue}))
 	equal(t, "reaped again", len(must(f.SweepLeases(t.Context(), 8))(t)), 0)
 	f.want("a 1 1,b 1 1,canceled 0 0,committed 0 0", `select correlation_key, attempt, uncounted from pointsman.instances order by 1`)
 

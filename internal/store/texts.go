@@ -14,7 +14,7 @@ type texts struct {
 	sweepTimers, anyExpired, sweepLeases, expireHeld, nextDue                                                string
 	cancel, retry, pause, resume, register                                                                   string
 	retire, letGo, note, forget, nextRetired                                                                 string
-	getID, getKey, queueDepths, seen, gone, unserved                                                         string
+	getID, getKey, standings, queueDepths, seen, gone, unserved                                              string
 	listRecent, listKey, listPrefix, listEnded, listExecuting, instancesByID                                 string
 	inbox, history, consumedBy, events, held, fate                                                           string
 	relayHere, holdShards, releaseShards, relayGone                                                          string
@@ -42,7 +42,7 @@ func newTexts(q func(string) string) texts {
 		retry:  q(retryText), pause: q(strings.Replace(pauseText, "{noted}", noted("pause"), 1)), resume: q(strings.Replace(resumeText, "{noted}", noted("resume"), 1)),
 		register: q(registerText),
 		retire:   q(retireText), letGo: q(letGoText), note: q(noteText), forget: q(forgetText), nextRetired: q(nextRetiredText),
-		getID: q(getIDText), getKey: q(getKeyText), queueDepths: q(queueDepthsText), seen: q(seenText), gone: q(goneText), unserved: q(unservedText),
+		getID: q(getIDText), getKey: q(getKeyText), standings: q(standingsText), queueDepths: q(queueDepthsText), seen: q(seenText), gone: q(goneText), unserved: q(unservedText),
 		listRecent: q(listOf("recent")), listKey: q(listOf("key")), listPrefix: q(listOf("prefix")), listEnded: q(listOf("ended")), listExecuting: q(listOf("executing")),
 		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText), fate: q(fateText),
 		relayHere: q(relayHereText), holdShards: q(holdShardsText), releaseShards: q(releaseShardsText), relayGone: q(relayGoneText),

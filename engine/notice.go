@@ -1,0 +1,43 @@
+package engine
+
+import (
+	"github.com/google/uuid"
+
+	"github.com/pointsman/pointsman/internal/store"
+)
+
+// Topics of notices. Whoever has committed a change of instances tells of it, once a transaction. What only a signal, a time-out or a pick
+// does to an instance is not told of: the commit of the step that runs for it follows, and intake stays free of notices.
+const (
+	noticeEnded   = "ended"
+	noticeChanged = "changed" // and goes on
+)
+
+// tell gives notice to who waits here and in other processes.
+func (c *Client) tell(topic string, ids []uuid.UUID) {
+	if len(ids) == 0 {
+		return
+	}
+	c.waits.heard(topic, ids)
+	if c.waker != nil {
+		c.waker.Tell(topic, ids)
+	}
+}
+
+// tellOf gives notice of a group that has been committed. Of an outcome that did not count it is needless, and harmless.
+func (c *Client) tellOf(group []finished) {
+	ids := make([]uuid.UUID, len(group))
+	ended, changed := 0, len(group)
+	for i := range group {
+		switch o := &group[i].outcome; o.Kind {
+		case store.OutcomeDone, store.OutcomeStop:
+			ids[ended] = o.ID
+			ended++
+		default:
+			changed--
+			ids[changed] = o.ID
+		}
+	}
+	c.tell(noticeEnded, ids[:ended])
+	c.tell(noticeChanged, ids[changed:])
+}
