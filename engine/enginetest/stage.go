@@ -31,10 +31,15 @@ type stage struct {
 	host Host
 }
 
-func newStage(t testing.TB, host Host) *stage {
+// newStage goes through the pooler, unless there is none.
+func newStage(t testing.TB, host Host, pooler *pgtest.Bouncer) *stage {
 	t.Helper()
 	s := &stage{t: t, db: pgtest.New(t), host: host}
-	pool, err := engine.Connect(t.Context(), s.db.URL, 6, false)
+	url := s.db.URL
+	if pooler != nil {
+		url = pooler.URL
+	}
+	pool, err := engine.Connect(t.Context(), url, 6, pooler != nil)
 	s.must(err)
 	t.Cleanup(pool.Close)
 	s.Client, err = engine.NewClient(pool, engine.Config{Schema: s.db.Schema, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})

@@ -28,9 +28,10 @@ const (
 	bouncerSessions = 3
 )
 
-// Bouncer is a PgBouncer in transaction mode before the server of this process. It has fewer sessions than a test has clients, and each
-// transaction gets another one than the last.
+// Bouncer is a PgBouncer in transaction mode before a database. It has fewer sessions than a test has clients, and each transaction gets
+// another one than the last.
 type Bouncer struct {
+	URL  string // of the database, through the bouncer
 	t    testing.TB
 	port int
 	ini  string
@@ -45,9 +46,9 @@ type bouncerProcess struct {
 }
 
 // NewBouncer starts one that runs until the test ends. Where the program is missing the test is skipped, and fails when CI is "true".
-func NewBouncer(t testing.TB) *Bouncer {
+func NewBouncer(t testing.TB, databaseURL string) *Bouncer {
 	t.Helper()
-	cfg, err := pgx.ParseConfig(serverURL(t))
+	cfg, err := pgx.ParseConfig(databaseURL)
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
@@ -70,6 +71,9 @@ func NewBouncer(t testing.TB) *Bouncer {
 		t.Fatalf("pgtest: start pgbouncer: %v", err)
 	}
 	t.Cleanup(func() { b.proc.kill() })
+	u := url.URL{Scheme: "postgres", User: url.User(cfg.User), Host: b.address(), Path: "/" + cfg.Database, RawQuery: "sslmode=disable"}
+	b.URL = u.String()
+	b.take(bouncerSessions)
 	return b
 }
 
@@ -209,31 +213,19 @@ func (b *Bouncer) Restart() {
 	program, err := findBouncer()
 	for range bouncerTries { // as somebody's outgoing connection, the port may be taken for a moment
 		if err = b.start(program); err == nil {
+			b.take(bouncerSessions)
 			return
 		}
 	}
 	b.t.Fatalf("pgtest: start pgbouncer: %v", err)
 }
 
-// Front leads to the database of a URL through the bouncer, which has several sessions of it from now on: it makes one only where those
-// it has are taken.
-func (b *Bouncer) Front(databaseURL string) string {
+// take has n sessions in transactions at once. The bouncer makes one only where those that it has are taken.
+func (b *Bouncer) take(n int) {
 	b.t.Helper()
-	cfg, err := pgx.ParseConfig(databaseURL)
-	if err != nil {
-		b.t.Fatalf("pgtest: %v", err)
-	}
-	u := url.URL{Scheme: "postgres", User: url.User(cfg.User), Host: b.address(), Path: "/" + cfg.Database, RawQuery: "sslmode=disable"}
-	b.take(u.String(), bouncerSessions)
-	return u.String()
-}
-
-// take has n sessions in transactions at once.
-func (b *Bouncer) take(url string, n int) {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), bouncerTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.t.Context()), bouncerTimeout)
 	defer cancel()
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := pgx.Connect(ctx, b.URL)
 	if err != nil {
 		b.t.Fatalf("pgtest: %v", err)
 	}
@@ -242,7 +234,7 @@ func (b *Bouncer) take(url string, n int) {
 		b.t.Fatalf("pgtest: %v", err)
 	}
 	if n > 1 {
-		b.take(url, n-1)
+		b.take(n - 1)
 	}
 	if _, err := conn.Exec(ctx, "rollback"); err != nil {
 		b.t.Fatalf("pgtest: %v", err)

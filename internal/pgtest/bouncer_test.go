@@ -13,14 +13,13 @@ import (
 // One connection of a client goes from session to session, which is what a test with it is for; after a restart to others.
 func TestBouncer(t *testing.T) {
 	t.Parallel()
-	b := pgtest.NewBouncer(t)
-	url := b.Front(pgtest.Empty(t).URL)
-	before := sessionsOfOne(t, url)
+	b := pgtest.NewBouncer(t, pgtest.Empty(t).URL)
+	before := sessionsOfOne(t, b.URL)
 	if len(before) < 2 {
 		t.Errorf("one connection was always in the session %v", before)
 	}
 	b.Restart()
-	for pid := range sessionsOfOne(t, url) {
+	for pid := range sessionsOfOne(t, b.URL) {
 		if before[pid] {
 			t.Errorf("session %d is still there after a restart", pid)
 		}
@@ -48,8 +47,7 @@ func sessionsOfOne(t *testing.T, url string) map[int]bool {
 // TestMigrateBehindBouncer is migrate_on_start of several programs behind a pooler.
 func TestMigrateBehindBouncer(t *testing.T) {
 	t.Parallel()
-	direct := pgtest.Database(t)
-	url := pgtest.NewBouncer(t).Front(direct)
+	url := pgtest.NewBouncer(t, pgtest.Database(t)).URL
 	failed := make(chan error)
 	for range 6 {
 		go func() { failed <- migrations.Up(t.Context(), url, "") }()

@@ -91,9 +91,8 @@ func TestEveryTransactionHasTheSettings(t *testing.T) {
 // setupBounced is setup behind a PgBouncer in transaction mode.
 func setupBounced(t *testing.T) *fixture {
 	t.Helper()
-	b := pgtest.NewBouncer(t)
 	db := pgtest.New(t)
-	cfg := must(pgxpool.ParseConfig(b.Front(db.URL)))(t)
+	cfg := must(pgxpool.ParseConfig(pgtest.NewBouncer(t, db.URL).URL))(t)
 	Tune(cfg, true)
 	pool := must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
 	t.Cleanup(pool.Close)
