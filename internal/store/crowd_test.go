@@ -12,7 +12,7 @@ const dueOnes = 600
 // partition key, x executing, e ended, h held. The first tenth of those parked has a signal that nobody awaits.
 const crowdText = `
 create function pointsman.crowd_id(at bigint) returns uuid language sql volatile as $$
-  select (lpad(to_hex(1700000000000 + at), 12, '0') || '7' || substr(md5(random()::text), 1, 3) || '8' || substr(md5(random()::text), 1, 15))::uuid $$;
+  select overlay(overlay(lpad(to_hex(1700000000000 + at), 12, '0') || substr(md5(random()::text), 1, 20) placing '7' from 13) placing '8' from 17)::uuid $$;
 create function pointsman.crowd_scope(key text) returns uuid language sql immutable as $$
   select encode(substring(sha256(convert_to('p', 'UTF8') || '\x00'::bytea || convert_to(key, 'UTF8')) for 16), 'hex')::uuid $$;
 

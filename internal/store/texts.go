@@ -36,7 +36,7 @@ func newTexts(q func(string) string) texts {
 		cancel:   q(strings.Replace(cancelText, "{outcomes}", strings.ReplaceAll(insertOutcomes, "$19", "$3"), 1)),
 		register: q(registerText),
 		getID:    q(getIDText), getKey: q(getKeyText), queueDepths: q(queueDepthsText),
-		listRecent: q(listOf("recent")), listKey: q(listOf("key")), listPrefix: q(listOf("prefix")), listEnded: q(listOf("ended")), listExecuting: q(listOf("executing")),
+		listRecent: q(listBounds.Replace(listRecentText)), listKey: q(listOf("key")), listPrefix: q(listOf("prefix")), listEnded: q(listOf("ended")), listExecuting: q(listOf("executing")),
 		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText), fate: q(fateText),
 		relayHere: q(relayHereText), holdShards: q(holdShardsText), releaseShards: q(releaseShardsText), relayGone: q(relayGoneText),
 		outbox: q(outboxText), published: q(publishedText), postpone: q(postponeText), outboxDepth: q(outboxDepthText),
