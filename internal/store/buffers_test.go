@@ -103,85 +103,85 @@ func touchList(filter Filter) func(*fixture, *Store, int) func() error {
 
 // allTouches are the statements whose cost must not grow with the tables.
 var allTouches = []touches{
-	{"deliver, waking", 60, 60, call(func(f *fixture, tx *Store, n int) error {
+	{"deliver, waking", 50, 100, call(func(f *fixture, tx *Store, n int) error {
 		return wanting(n, Delivered)(tx.Deliver(f.t.Context(), project, false, signalsTo("k", "pay", n)))
 	})},
-	{"deliver, not waking", 60, 60, call(func(f *fixture, tx *Store, n int) error {
+	{"deliver, not waking", 40, 100, call(func(f *fixture, tx *Store, n int) error {
 		return wanting(n, Delivered)(tx.Deliver(f.t.Context(), project, false, signalsTo("k", "note", n)))
 	})},
-	{"deliver, duplicates", 60, 60, func(f *fixture, tx *Store, n int) func() error {
+	{"deliver, duplicates", 40, 100, func(f *fixture, tx *Store, n int) func() error {
 		must(tx.Deliver(f.t.Context(), project, false, signalsTo("k", "note", n)))(f.t)
 		return func() error {
 			return wanting(n, Duplicate)(tx.Deliver(f.t.Context(), project, false, signalsTo("k", "note", n)))
 		}
 	}},
-	{"deliver by id", 60, 60, func(f *fixture, tx *Store, n int) func() error {
+	{"deliver by id", 60, 100, func(f *fixture, tx *Store, n int) func() error {
 		var sigs []Signal
 		for _, id := range f.idsOf("k", n) {
 			sigs = append(sigs, signalID(id, "pay", "d"))
 		}
 		return func() error { return wanting(n, Delivered)(tx.Deliver(f.t.Context(), project, true, sigs)) }
 	}},
-	{"deliver, slow", 90, 60, call(func(f *fixture, tx *Store, n int) error {
+	{"deliver, slow", 80, 100, call(func(f *fixture, tx *Store, n int) error {
 		sigs := signalsTo("k", "pay", n)
 		for i := range sigs {
 			sigs[i] = again(sourced(sigs[i], uint64(i)), "again")
 		}
 		return wanting(n, Delivered)(tx.DeliverSlow(f.t.Context(), project, false, sigs))
 	})},
-	{"nobody: new keys", 30, 60, call(func(f *fixture, tx *Store, n int) error {
+	{"nobody: new keys", 15, 60, call(func(f *fixture, tx *Store, n int) error {
 		return wanting(n, Missing)(tx.Nobody(f.t.Context(), project, false, signalsTo("new", "pay", n)))
 	})},
-	{"nobody: held keys", 30, 60, call(func(f *fixture, tx *Store, n int) error {
+	{"nobody: held keys", 15, 60, call(func(f *fixture, tx *Store, n int) error {
 		return wanting(n, Missing)(tx.Nobody(f.t.Context(), project, false, signalsTo("h", "pay", n)))
 	})},
-	{"nobody: ended keys", 40, 60, call(func(f *fixture, tx *Store, n int) error {
+	{"nobody: ended keys", 20, 60, call(func(f *fixture, tx *Store, n int) error {
 		return wanting(min(n, 1), Ended)(tx.Nobody(f.t.Context(), project, false, signalsTo("e", "pay", n)))
 	})},
-	{"hold", 30, 60, call(func(f *fixture, tx *Store, n int) error {
+	{"hold", 25, 60, call(func(f *fixture, tx *Store, n int) error {
 		var hs []Hold
 		for _, g := range signalsTo("new", "pay", n) {
 			hs = append(hs, Hold{Signal: g, For: time.Hour, Original: &Original{Route: "r"}})
 		}
 		return tx.Hold(f.t.Context(), project, hs)
 	})},
-	{"start", 90, 60, call(func(f *fixture, tx *Store, n int) error { return touchStart(f, tx, "new", n, Started) })},
-	{"start, adopting", 120, 60, call(func(f *fixture, tx *Store, n int) error { return touchStart(f, tx, "h", n, Started) })},
-	{"start, keys taken", 60, 60, call(func(f *fixture, tx *Store, n int) error { return touchStart(f, tx, "k", n, Taken) })},
-	{"pick", 40, 100, touchPick("q")},
-	{"pick, with keys", 160, 200, touchPick("keyed")},
-	{"commit next", 60, 60, touchCommit("q", plainly(OutcomeNext))},
+	{"start", 50, 60, call(func(f *fixture, tx *Store, n int) error { return touchStart(f, tx, "new", n, Started) })},
+	{"start, adopting", 70, 60, call(func(f *fixture, tx *Store, n int) error { return touchStart(f, tx, "h", n, Started) })},
+	{"start, keys taken", 20, 60, call(func(f *fixture, tx *Store, n int) error { return touchStart(f, tx, "k", n, Taken) })},
+	{"pick", 25, 100, touchPick("q")},
+	{"pick, with keys", 60, 200, touchPick("keyed")},
+	{"commit next", 45, 60, touchCommit("q", plainly(OutcomeNext))},
 	{"commit await", 60, 60, touchCommit("q", func(_ int, w Work) Outcome { return withTimer(await(w, "signal/pay")) })},
-	{"commit replay", 60, 60, touchCommit("q", func(_ int, w Work) Outcome { return withTimer(outcome(w, OutcomeReplay)) })},
-	{"commit done", 80, 60, touchCommit("q", plainly(OutcomeDone))},
-	{"commit stop", 80, 60, touchCommit("q", plainly(OutcomeStop))},
-	{"commit release", 60, 60, touchCommit("q", plainly(OutcomeRelease))},
-	{"commit next, with keys", 120, 100, touchCommit("keyed", plainly(OutcomeNext))},
-	{"commit with outputs", 90, 60, touchCommit("q", func(_ int, w Work) Outcome {
+	{"commit replay", 50, 60, touchCommit("q", func(_ int, w Work) Outcome { return withTimer(outcome(w, OutcomeReplay)) })},
+	{"commit done", 70, 60, touchCommit("q", plainly(OutcomeDone))},
+	{"commit stop", 70, 60, touchCommit("q", plainly(OutcomeStop))},
+	{"commit release", 45, 60, touchCommit("q", plainly(OutcomeRelease))},
+	{"commit next, with keys", 70, 100, touchCommit("keyed", plainly(OutcomeNext))},
+	{"commit with outputs", 70, 60, touchCommit("q", func(_ int, w Work) Outcome {
 		o := outcome(w, OutcomeNext)
 		o.Events, o.Publish = []Event{{"e", []byte("1")}}, []Publish{{Subject: "s"}}
 		return o
 	})},
-	{"commit with effects", 350, 200, touchCommit("q", func(i int, w Work) Outcome {
+	{"commit with effects", 250, 200, touchCommit("q", func(i int, w Work) Outcome {
 		o := outcome(w, OutcomeDone)
 		o.Signals = []Signal{signalsTo("k", "pay", i+1)[i], signalsTo("new", "pay", i+1)[i]}
 		o.Starts = []NewInstance{newInstance(fmt.Sprint("child", i))}
 		return o
 	})},
-	{"sweep timers", 60, 60, call(func(f *fixture, tx *Store, n int) error {
+	{"sweep timers", 45, 60, call(func(f *fixture, tx *Store, n int) error {
 		_, fired, err := tx.SweepTimers(f.t.Context(), n)
 		return counted(fired, n, err)
 	})},
-	{"sweep leases", 120, 60, call(func(f *fixture, tx *Store, n int) error {
+	{"sweep leases", 90, 60, call(func(f *fixture, tx *Store, n int) error {
 		reaped, err := tx.SweepLeases(f.t.Context(), n)
 		return counted(len(reaped), n, err)
 	})},
-	{"expire held", 60, 60, call(func(f *fixture, tx *Store, n int) error {
+	{"expire held", 25, 60, call(func(f *fixture, tx *Store, n int) error {
 		expired, err := tx.ExpireHeld(f.t.Context(), n)
 		return counted(expired, n, err)
 	})},
 	{"next due", 0, 60, call(func(f *fixture, tx *Store, _ int) error { _, err := tx.NextDue(f.t.Context(), time.Hour); return err })},
-	{"extend", 60, 60, func(f *fixture, tx *Store, n int) func() error {
+	{"extend", 65, 60, func(f *fixture, tx *Store, n int) func() error {
 		var tokens []uuid.UUID
 		for token := range strings.SplitSeq(f.rows(`select token::text from pointsman.leases order by token limit $1`, n), ",") {
 			tokens = append(tokens, uuid.MustParse(token))
@@ -195,27 +195,27 @@ var allTouches = []touches{
 			return counted(len(canceled), n, err)
 		}
 	}},
-	{"outbox", 20, 300, func(f *fixture, tx *Store, n int) func() error {
+	{"outbox", 10, 300, func(f *fixture, tx *Store, n int) func() error {
 		f.exec(`vacuum (index_cleanup on) pointsman.outbox`) // of what the cases before it have rolled back
 		return func() error { _, err := tx.Outbox(f.t.Context(), allShards(), 0, n); return err }
 	}},
-	{"published", 20, 60, func(f *fixture, tx *Store, n int) func() error {
+	{"published", 15, 60, func(f *fixture, tx *Store, n int) func() error {
 		var rows []int64
 		for _, r := range must(tx.Outbox(f.t.Context(), allShards(), 0, n))(f.t) {
 			rows = append(rows, r.ID)
 		}
 		return func() error { return tx.Published(f.t.Context(), rows) }
 	}},
-	{"list", 20, listWindow * 5, touchList(Filter{})},
-	{"list awaiting", 20, listWindow * 5, touchList(Filter{Status: "awaiting_signal"})},
-	{"list runnable", 20, listWindow * 5, touchList(Filter{Status: "runnable"})},
+	{"list", 20, 1000, touchList(Filter{})},
+	{"list awaiting", 20, 1000, touchList(Filter{Status: "awaiting_signal"})},
+	{"list runnable", 20, 2 * listWindow, touchList(Filter{Status: "runnable"})},
 	{"list executing", 20, listWindow * 5, touchList(Filter{Status: "executing"})},
-	{"list done", 20, listWindow * 5, touchList(Filter{Status: "done"})},
-	{"list a rare machine", 20, listWindow * 5, touchList(Filter{Machine: "rare"})},
-	{"list none of a machine", 20, listWindow * 5, touchList(Filter{Machine: "none"})},
+	{"list done", 20, 2 * listWindow, touchList(Filter{Status: "done"})},
+	{"list a rare machine", 20, 2 * listWindow, touchList(Filter{Machine: "rare"})},
+	{"list none of a machine", 20, 2 * listWindow, touchList(Filter{Machine: "none"})},
 	{"list a key", 20, 60, touchList(Filter{CorrelationKey: "k7"})},
-	{"list a short prefix", 20, listWindow * 5, touchList(Filter{CorrelationPrefix: "k"})},
-	{"list a long prefix", 20, 600, touchList(Filter{CorrelationPrefix: "k77"})},
+	{"list a short prefix", 20, 2 * listWindow, touchList(Filter{CorrelationPrefix: "k"})},
+	{"list a long prefix", 20, 600, touchList(Filter{CorrelationPrefix: "k7777"})},
 	{"get by key", 0, 60, call(func(f *fixture, tx *Store, _ int) error {
 		_, found, err := tx.GetByKey(f.t.Context(), project, "k7")
 		return counted(map[bool]int{true: 1}[found], 1, err)
