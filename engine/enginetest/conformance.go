@@ -249,7 +249,8 @@ func shutdown(s *stage) {
 		}
 		return Reply{Outcome: "done"}
 	}})})
-	cfg := engine.WorkerConfig{Machines: []*engine.Machine{m}, ShutdownTimeout: 50 * time.Millisecond}
+	// It is also how long the step may take to be given back.
+	cfg := engine.WorkerConfig{Machines: []*engine.Machine{m}, ShutdownTimeout: 3 * time.Second}
 	leave := s.serve(cfg)
 	id := s.begin(`{}`)
 	<-entered
