@@ -2,7 +2,7 @@ GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v
 FUZZTIME ?= 30s
 HISTORIES ?= 10000
 
-.PHONY: help test lint integration bench fuzz model
+.PHONY: help test lint integration bench plans fuzz model
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,6 +18,9 @@ integration: ## the built programs under kill -9
 
 bench: ## Go benchmarks, once each: that they run, not how fast
 	go test -run '^$$' -bench . -benchtime 1x ./...
+
+plans: ## what each statement touches, as a table, beside a million instances: some minutes
+	POINTSMAN_PLANS=1 go test -count=1 -timeout 1h -run '^TestBuffers$$' -v ./internal/store
 
 fuzz: ## each fuzz target for FUZZTIME
 	@grep -rl --include='*_test.go' '^func Fuzz' . | while read -r file; do \

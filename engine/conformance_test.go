@@ -14,13 +14,21 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	enginetest.Conformance(t, func(t testing.TB, s enginetest.Script) *engine.Machine {
-		d := engine.Definition[raw]{Name: s.Name, Version: s.Version, Start: s.Start, Queue: s.Queue, Retry: s.Retry, Steps: map[string]step{}}
-		for name, script := range s.Steps {
-			d.Steps[name] = scripted(script)
-		}
-		return must(engine.Define(d))(t)
-	})
+	enginetest.Conformance(t, inGo)
+}
+
+func TestConformanceBehindPooler(t *testing.T) {
+	t.Parallel()
+	enginetest.ConformanceBehindPooler(t, inGo)
+}
+
+// inGo hosts a script in this process.
+func inGo(t testing.TB, s enginetest.Script) *engine.Machine {
+	d := engine.Definition[raw]{Name: s.Name, Version: s.Version, Start: s.Start, Queue: s.Queue, Retry: s.Retry, Steps: map[string]step{}}
+	for name, script := range s.Steps {
+		d.Steps[name] = scripted(script)
+	}
+	return must(engine.Define(d))(t)
 }
 
 // scripted is a step in Go that does what a script says, or leaves when it is told to.

@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/tern/v2/migrate"
 )
 
 //go:embed *.sql
@@ -30,14 +29,17 @@ var Version = func() int {
 	return len(names)
 }()
 
-// schemaLock serialises the creation of the schema itself; tern locks the rest.
+// schemaLock serialises migrations of one database.
 const schemaLock = 7309834823511
 
 // Up brings the schema of this database to [Version]. It is safe to call from several processes at once; each waits for the
-// others. It needs a session of its own, so the URL must not lead to a pooler in transaction mode.
-// An empty schema means [DefaultSchema].
+// others. A pooler in transaction mode may stand between. An empty schema means [DefaultSchema].
 func Up(ctx context.Context, databaseURL, schema string) error {
 	if err := CheckSchema(schema); err != nil {
+		return err
+	}
+	names, err := fs.Glob(files, "*.sql")
+	if err != nil {
 		return err
 	}
 	conn, err := pgx.Connect(ctx, databaseURL)
@@ -45,32 +47,77 @@ func Up(ctx context.Context, databaseURL, schema string) error {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := createSchema(ctx, conn, orDefault(schema)); err != nil {
-		return fmt.Errorf("migrate: create schema: %w", err)
-	}
-	migrator, err := load(ctx, conn, orDefault(schema))
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	if current, err := migrator.GetCurrentVersion(ctx); err != nil || int(current) > Version {
-		return err // newer than this build: additive by rule, so it serves as it is
-	}
-	if err := migrator.Migrate(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+	for done := false; !done; {
+		if done, err = next(ctx, conn, orDefault(schema), names); err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
 	}
 	return nil
 }
 
-// Current returns the version of the schema, 0 where there is none.
-func Current(ctx context.Context, conn *pgx.Conn, schema string) (int, error) {
-	table := orDefault(schema) + "." + versionTable
+// next applies the file that comes next, unless all are there; one of a build that is newer than this is additive by rule, and serves as
+// it is. Each file is a transaction that holds the lock: behind a pooler nothing else belongs together.
+func next(ctx context.Context, conn *pgx.Conn, schema string, names []string) (done bool, err error) {
+	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, pgx.QueryExecModeExec, int64(schemaLock)); err != nil {
+			return err
+		}
+		version, err := begun(ctx, tx, schema)
+		if done = version >= len(names); err != nil || done {
+			return err
+		}
+		text, err := files.ReadFile(names[version])
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, Qualify(string(text), schema)); err != nil {
+			return fmt.Errorf("%s: %w", names[version], err)
+		}
+		_, err = tx.Exec(ctx, fmt.Sprintf(`update %s.%s set version = %d`, schema, versionTable, version+1))
+		return err
+	})
+	return done, err
+}
+
+// begun is the version of a schema, which it makes at 0 where there is none. It asks first: create schema if not exists needs the right
+// to create one even where it exists.
+func begun(ctx context.Context, tx pgx.Tx, schema string) (int, error) {
 	var exists bool
-	if err := conn.QueryRow(ctx, `select to_regclass($1) is not null`, table).Scan(&exists); err != nil || !exists {
+	if err := tx.QueryRow(ctx, `select exists (select from pg_namespace where nspname = $1)`, pgx.QueryExecModeExec, schema).Scan(&exists); err != nil {
 		return 0, err
 	}
-	var version int
-	err := conn.QueryRow(ctx, `select version from `+table).Scan(&version)
+	if !exists {
+		if _, err := tx.Exec(ctx, `create schema `+schema); err != nil {
+			return 0, err
+		}
+	}
+	version, found, err := versionOf(ctx, tx, schema)
+	if err != nil || found {
+		return version, err
+	}
+	_, err = tx.Exec(ctx, fmt.Sprintf(`create table %[1]s.%[2]s (version int4 not null); insert into %[1]s.%[2]s values (0)`, schema, versionTable))
+	return 0, err
+}
+
+// Current returns the version of the schema, 0 where there is none.
+func Current(ctx context.Context, conn *pgx.Conn, schema string) (int, error) {
+	version, _, err := versionOf(ctx, conn, orDefault(schema))
 	return version, err
+}
+
+// querier is a connection or a transaction.
+type querier interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// versionOf leaves nothing prepared: the next statement may be another session's.
+func versionOf(ctx context.Context, q querier, schema string) (version int, found bool, err error) {
+	table := schema + "." + versionTable
+	if err := q.QueryRow(ctx, `select to_regclass($1) is not null`, pgx.QueryExecModeExec, table).Scan(&found); err != nil || !found {
+		return 0, false, err
+	}
+	err = q.QueryRow(ctx, `select version from `+table, pgx.QueryExecModeExec).Scan(&version)
+	return version, true, err
 }
 
 const versionTable = "schema_version"
@@ -80,40 +127,6 @@ func orDefault(schema string) string {
 		return DefaultSchema
 	}
 	return schema
-}
-
-// createSchema asks first: create schema if not exists needs the right to create one even where it exists.
-func createSchema(ctx context.Context, conn *pgx.Conn, schema string) error {
-	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `select pg_advisory_xact_lock($1)`, int64(schemaLock)); err != nil {
-			return err
-		}
-		var exists bool
-		if err := tx.QueryRow(ctx, `select exists (select from pg_namespace where nspname = $1)`, schema).Scan(&exists); err != nil || exists {
-			return err
-		}
-		_, err := tx.Exec(ctx, `create schema `+schema)
-		return err
-	})
-}
-
-func load(ctx context.Context, conn *pgx.Conn, schema string) (*migrate.Migrator, error) {
-	migrator, err := migrate.NewMigrator(ctx, conn, schema+"."+versionTable)
-	if err != nil {
-		return nil, err
-	}
-	names, err := fs.Glob(files, "*.sql")
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		text, err := files.ReadFile(name)
-		if err != nil {
-			return nil, err
-		}
-		migrator.AppendMigration(name, Qualify(string(text), schema), "")
-	}
-	return migrator, nil
 }
 
 // Qualify puts SQL that was written for [DefaultSchema] into another schema, which [CheckSchema] accepts.

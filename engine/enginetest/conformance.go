@@ -9,10 +9,20 @@ import (
 	"time"
 
 	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/pgtest"
 )
 
 // Conformance wants the machines of the host to be machines.
 func Conformance(t *testing.T, host Host) {
+	conformance(t, host, nil)
+}
+
+// ConformanceBehindPooler is Conformance with a PgBouncer in transaction mode before the database.
+func ConformanceBehindPooler(t *testing.T, host Host) {
+	conformance(t, host, pgtest.NewBouncer(t, pgtest.Empty(t).URL))
+}
+
+func conformance(t *testing.T, host Host, pooler *pgtest.Bouncer) {
 	for name, play := range map[string]func(*stage){
 		"Request":             request,
 		"Next":                next,
@@ -35,7 +45,7 @@ func Conformance(t *testing.T, host Host) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			play(newStage(t, host))
+			play(newStage(t, host, pooler))
 		})
 	}
 }

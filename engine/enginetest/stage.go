@@ -3,6 +3,7 @@ package enginetest
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/pgtest"
 	"github.com/pointsman/pointsman/migrations"
 )
 
@@ -24,9 +26,17 @@ type stage struct {
 	host Host
 }
 
-func newStage(t testing.TB, host Host) *stage {
+// newStage goes through the pooler, unless there is none.
+func newStage(t testing.TB, host Host, pooler *pgtest.Bouncer) *stage {
 	t.Helper()
 	env := New(t)
+	if pooler != nil {
+		pool, err := engine.Connect(t.Context(), pooler.URL, maxConns, true)
+		env.must(err)
+		t.Cleanup(pool.Close)
+		env.Client, err = engine.NewClient(pool, engine.Config{Schema: env.Schema, Logger: slog.New(slog.DiscardHandler)})
+		env.must(err)
+	}
 	return &stage{Client: env.Client, t: t, env: env, host: host}
 }
 

@@ -22,6 +22,15 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // A parcel goes its way through a bridge, a worker and the example, with the configuration beside it.
 func TestParcel(t *testing.T) {
 	t.Parallel()
+	parcel(t, pgtest.Database(t), config.PoolerNone)
+}
+
+func TestParcelBehindPooler(t *testing.T) {
+	t.Parallel()
+	parcel(t, pgtest.NewBouncer(t, pgtest.Database(t)).URL, config.PoolerTransaction)
+}
+
+func parcel(t *testing.T, databaseURL, pooler string) {
 	server := natstest.Start(t)
 	server.Stream(t, jetstream.StreamConfig{Name: "PARCELS", Subjects: []string{"parcels.>"}})
 	nc, js := server.Conn(t), server.JetStream(t)
@@ -32,7 +41,7 @@ func TestParcel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, server.URL, pgtest.Database(t))
+	run(t, server.URL, databaseURL, pooler)
 
 	for _, m := range []struct{ subject, data string }{
 		{"parcels.7.posted", `{"to": "Ada"}`}, {"parcels.7.scanned", `{"place": "depot"}`}, {"parcels.7.scanned", `{"place": "door"}`},
@@ -74,7 +83,7 @@ func TestAnswer(t *testing.T) {
 }
 
 // run has a bridge and a worker until the test ends.
-func run(t *testing.T, natsURL, databaseURL string) {
+func run(t *testing.T, natsURL, databaseURL, pooler string) {
 	t.Helper()
 	env := map[string]string{
 		"POINTSMAN_NATS_URL": natsURL, "POINTSMAN_DATABASE_URL": databaseURL,
@@ -84,7 +93,7 @@ func run(t *testing.T, natsURL, databaseURL string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.MigrateOnStart = true
+	cfg.MigrateOnStart, cfg.Database.Pooler = true, pooler
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var group errgroup.Group

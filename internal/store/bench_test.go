@@ -33,15 +33,16 @@ var (
 )
 
 // BenchmarkCycle delivers a batch of signals that each wake an instance, picks these, and commits an await that consumes. An
-// operation is a batch; the metrics are per instance.
+// operation is a batch; the metrics are per instance. "pooler" is as behind one, but without one.
 func BenchmarkCycle(b *testing.B) {
 	for _, group := range []int{64, 256} {
-		b.Run(fmt.Sprint("group=", group), func(b *testing.B) { benchmarkCycle(b, group, 0) })
-		b.Run(fmt.Sprint("group=", group, "/partitions=1000"), func(b *testing.B) { benchmarkCycle(b, group, 1000) })
+		b.Run(fmt.Sprint("group=", group), func(b *testing.B) { benchmarkCycle(b, group, 0, false) })
+		b.Run(fmt.Sprint("group=", group, "/pooler"), func(b *testing.B) { benchmarkCycle(b, group, 0, true) })
+		b.Run(fmt.Sprint("group=", group, "/partitions=1000"), func(b *testing.B) { benchmarkCycle(b, group, 1000, false) })
 	}
 }
 
-func benchmarkCycle(b *testing.B, group, partitions int) {
+func benchmarkCycle(b *testing.B, group, partitions int, pooler bool) {
 	f := setup(b)
 	f.exec(many)
 	if partitions > 0 {
@@ -58,7 +59,7 @@ func benchmarkCycle(b *testing.B, group, partitions int) {
 	for range benchConns {
 		cfg := must(pgxpool.ParseConfig(f.db.URL))(b)
 		cfg.MaxConns = 1
-		Tune(cfg, false)
+		Tune(cfg, pooler)
 		pool := must(pgxpool.NewWithConfig(b.Context(), cfg))(b)
 		defer pool.Close()
 		s := must(New(pool, f.schema))(b)

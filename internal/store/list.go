@@ -91,41 +91,73 @@ func (s *Store) window(ctx context.Context, sql string, f Filter, before uuid.UU
 }
 
 // listText ($1 project, $2 older than this, $3 machine, $4 queue, $5 key, $6 status, $7 prefix of the key, $8 limit). Ids are UUIDv7:
-// their order is that of the starts, and what starts later never moves a page.
+// their order is that of the starts, and what starts later never moves a page. What an index finds is filtered as it is found: a join
+// of it with the instances may be planned as a merge with all of them.
 const listText = `
 with /* list */ c as materialized ({from}
-), leased as materialized (
+), ` + listLeased + `, page as materialized (
+  select c.id from c where ` + listFilter + ` order by c.id desc limit $8)
+select (select count(*) from c), null::uuid, array(select id from page order by id desc)`
+
+// listRecentText reads no further than the page needs. Only of one that stays short it says how far it has looked.
+const listRecentText = `
+with /* list */ ` + listLeased + `, page as materialized (
+  select c.id from (select ` + listColumns + ` from pointsman.instances where id < $2 order by id desc limit {window}) c
+  where ` + listFilter + ` order by c.id desc limit $8
+), seen as materialized (
+  select id from pointsman.instances where (select count(*) from page) < $8 and id < $2 order by id desc limit {window})
+select (select count(*) from seen), (select id from seen order by id limit 1), array(select id from page order by id desc)`
+
+const listColumns = `id, project, machine, queue, correlation_key, live, parked, status, rev`
+
+const listLeased = `leased as materialized (
   select x.id, x.rev from pointsman.leases l, unnest(l.ids, l.revs) x(id, rev) where $6 in ('executing', 'runnable')
-), page as materialized (
-  select i.id from c join pointsman.instances i using (id)
-  where i.project = $1 and i.id < $2 and $3 in ('', i.machine) and $4 in ('', i.queue)
-    and ($5 = '' or i.correlation_key = $5) and ($7 = '' or starts_with(i.correlation_key, $7))
+)`
+
+const listFilter = `c.project = $1 and c.id < $2 and $3 in ('', c.machine) and $4 in ('', c.queue)
+    and ($5 = '' or c.correlation_key = $5) and ($7 = '' or starts_with(c.correlation_key, $7))
     and case $6 when '' then true
-      when 'awaiting_signal' then i.live and i.parked
-      when 'executing' then i.live and not i.parked and (i.id, i.rev) in (select id, rev from leased)
-      when 'runnable' then i.live and not i.parked and (i.id, i.rev) not in (select id, rev from leased)
-      else not i.live and i.status = $6 end
-  order by i.id desc limit $8)
-select (select count(*) from c), (select id from c order by id limit 1), array(select id from page order by id desc)`
+      when 'awaiting_signal' then c.live and c.parked
+      when 'executing' then c.live and not c.parked and (c.id, c.rev) in (select id, rev from leased)
+      when 'runnable' then c.live and not c.parked and (c.id, c.rev) not in (select id, rev from leased)
+      else not c.live and c.status = $6 end`
 
 // keysWithPrefix is the range of the keys that begin with $7: no key is longer than 512 characters, and no character is higher.
 const keysWithPrefix = `project = $1 and correlation_key >= $7 and correlation_key <= rpad($7, 513, chr(1114111)) collate "C"`
 
-// listSources are what listText chooses from. Each but the newest reads one row more than is sorted, to tell that there are too many.
+// listSources are what listText chooses from. Each reads one row more than is sorted, to tell that there are too many.
 var listSources = map[string]string{
-	"recent": `select id from pointsman.instances where id < $2 order by id desc limit {window}`,
 	"key": `
-  select id from pointsman.instances where project = $1 and correlation_key = $5 and live
-  union all (select id from pointsman.instances where project = $1 and correlation_key = $5 and not live order by finished_at desc limit {most})`,
+  select ` + listColumns + ` from pointsman.instances where project = $1 and correlation_key = $5 and live
+  union all (select ` + listColumns + ` from pointsman.instances where project = $1 and correlation_key = $5 and not live order by finished_at desc limit {most})`,
 	"prefix": `
-  (select id from pointsman.instances where ` + keysWithPrefix + ` and live limit {most})
-  union all (select id from pointsman.instances where ` + keysWithPrefix + ` and not live limit {most})`,
-	"ended":     `select id from pointsman.instances where project = $1 and status = $6 and not live limit {most}`,
-	"executing": `select x.id from pointsman.leases l, unnest(l.ids) x(id) limit {most}`,
+  (select ` + listColumns + ` from pointsman.instances where ` + keysWithPrefix + ` and live limit {most})
+  union all (select ` + listColumns + ` from pointsman.instances where ` + keysWithPrefix + ` and not live limit {most})`,
+	"ended": `select ` + listColumns + ` from pointsman.instances where project = $1 and status = $6 and not live limit {most}`,
+	"executing": `
+  select i.* from pointsman.leases l, unnest(l.ids) x(id)
+  cross join lateral (select ` + listColumns + ` from pointsman.instances i where i.id = x.id limit 1) i limit {most}`,
 }
+
+var listBounds = strings.NewReplacer("{window}", strconv.Itoa(listWindow), "{most}", strconv.Itoa(listCandidates+1))
 
 // listOf is listText over one of the sources.
 func listOf(source string) string {
-	bounds := strings.NewReplacer("{window}", strconv.Itoa(listWindow), "{most}", strconv.Itoa(listCandidates+1))
-	return strings.Replace(listText, "{from}", bounds.Replace(listSources[source]), 1)
+	return strings.Replace(listText, "{from}", listBounds.Replace(listSources[source]), 1)
 }
+
+// instancesByIDText ($1 ids) is v_instances, which looks for each instance through all leases, with one look for all of them.
+const instancesByIDText = `
+with /* list page */ leased as materialized (
+  select x.id, x.rev, l.worker, l.expires_at from pointsman.leases l, unnest(l.ids, l.revs) x(id, rev) where x.id = any($1)
+)
+select i.id, i.project, i.machine, i.version,
+  case when not i.live then i.status when i.parked then 'awaiting_signal' when l.worker is not null then 'executing' else 'runnable' end,
+  i.step, i.attempt, i.correlation_key, i.queue, i.priority, i.partition_key, i.unique_key, i.unique_scope, i.state,
+  case when i.live and i.parked then array(select substr(a, strpos(a, '/') + 1) from unnest(i.awaits) a) else '{}' end,
+  case when i.live and i.parked then i.due_at end, case when i.live and i.delayed then i.due_at else i.run_at end,
+  i.result, i.last_error, i.live and i.paused, (select count(*) from pointsman.signals s where s.instance_id = i.id),
+  i.inserted_at, i.updated_at, i.finished_at, l.worker, l.expires_at
+from unnest($1::uuid[]) x(id) cross join lateral (select * from pointsman.instances i where i.id = x.id limit 1) i
+left join lateral (select l.worker, l.expires_at from leased l where i.live and not i.parked and l.id = i.id and l.rev = i.rev limit 1) l on true
+order by i.id desc`

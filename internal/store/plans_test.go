@@ -42,6 +42,11 @@ type plan struct {
 	Index      string `json:"Index Name"`
 	IndexCond  string `json:"Index Cond"`
 	JoinFilter string `json:"Join Filter"`
+	Subplan    string `json:"Subplan Name"`
+	CTE        string `json:"CTE Name"`
+	Hit        int    `json:"Shared Hit Blocks"`
+	Read       int    `json:"Shared Read Blocks"`
+	Loops      int    `json:"Actual Loops"`
 	Plans      []plan
 }
 

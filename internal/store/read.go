@@ -106,8 +106,6 @@ select /* get by key */ ` + instanceColumns + ` from pointsman.v_instances where
   (select id from pointsman.instances where project = $1 and correlation_key = $2 and live),
   (select id from pointsman.instances where project = $1 and correlation_key = $2 and not live order by finished_at desc limit 1))`
 
-const instancesByIDText = `select /* instances */ ` + instanceColumns + ` from pointsman.v_instances where id = any($1) order by id desc`
-
 const standingsText = `select /* standings */ id, project, not live from pointsman.instances where id = any($1)`
 
 // QueueDepth is what waits in a queue.

@@ -96,7 +96,18 @@ func TestInTx(t *testing.T) {
 // Behind a pooler nothing is prepared, and every statement still goes.
 func TestPooler(t *testing.T) {
 	t.Parallel()
-	f := setupTuned(t, true)
+	for name, setup := range map[string]func(*testing.T) *fixture{
+		"told of one": func(t *testing.T) *fixture { return setupTuned(t, true) },
+		"PgBouncer":   setupBounced,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			everyStatement(t, setup(t))
+		})
+	}
+}
+
+func everyStatement(t *testing.T, f *fixture) {
 	must(struct{}{}, f.Register(t.Context(), []Machine{{machine, 1, "begin", "default"}}))(t)
 	hour := time.Hour
 	f.slow(sourced(signal("k", "pay", "held"), 1))

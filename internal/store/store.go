@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -30,6 +31,8 @@ type conn interface {
 type Store struct {
 	db   conn
 	text texts
+	// local says that db is a pool without the settings of this package: each transaction makes them.
+	local bool
 	// gate is called before every statement and before every commit, and nil but in the tests that force interleavings. With a
 	// gate nothing is pipelined.
 	gate   func(name string)
@@ -46,32 +49,21 @@ type shared struct {
 	unguarded atomic.Int64
 }
 
-// New returns a store for the schema ("" is pointsman).
+// New returns a store for the schema ("" is pointsman). Where the pool has not been through [Tune], or there is a pooler, each
+// transaction makes the settings of this package for itself.
 func New(db *pgxpool.Pool, schema string) (*Store, error) {
 	if err := migrations.CheckSchema(schema); err != nil {
 		return nil, err
 	}
-	return &Store{db: db, text: newTexts(func(sql string) string { return migrations.Qualify(sql, schema) }), shared: &shared{}}, nil
-}
-
-// Tune sets a connection configuration up for the statements of this package. With a pooler in transaction mode between, no
-// session setting holds and no statement is prepared.
-func Tune(cfg *pgxpool.Config, pooler bool) {
-	params := cfg.ConnConfig.RuntimeParams
-	if pooler {
-		cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-		return
+	s := &Store{db: db, text: newTexts(func(sql string) string { return migrations.Qualify(sql, schema) }), shared: &shared{}}
+	if !tuned(db) {
+		s.db, s.local = untuned{db}, true
 	}
-	// A plan made while a table was near empty would scan it whole until the next analyze; jit costs a thousand times what it
-	// saves on statements of a millisecond.
-	params["plan_cache_mode"] = "force_generic_plan"
-	params["enable_seqscan"], params["enable_bitmapscan"], params["jit"] = "off", "off", "off"
-	params["lock_timeout"] = "10s"
-	params["idle_in_transaction_session_timeout"] = "60s"
+	return s, nil
 }
 
-// InTx returns the same store inside a transaction of the caller's. It must be READ COMMITTED: under a higher level a signal can
-// be held beside its live instance.
+// InTx returns the same store inside a transaction of the caller's, whose settings are the caller's too. It must be READ COMMITTED:
+// under a higher level a signal can be held beside its live instance.
 func (s *Store) InTx(ctx context.Context, tx pgx.Tx) (*Store, error) {
 	var level string
 	if err := tx.QueryRow(ctx, `select current_setting('transaction_isolation')`).Scan(&level); err != nil {
@@ -96,8 +88,11 @@ type statement struct {
 	scan func(pgx.Rows) error
 }
 
-// run executes one statement inside the caller's transaction.
+// run executes one statement, inside the caller's transaction where there is one.
 func (s *Store) run(ctx context.Context, st statement) error {
+	if s.local {
+		return s.together(ctx, st)
+	}
 	if s.gate != nil {
 		s.gate(st.name)
 	}
@@ -136,6 +131,9 @@ func (s *Store) together(ctx context.Context, sts ...statement) error {
 	}
 	if s.fence != nil {
 		sts = append([]statement{*s.fence}, sts...)
+	}
+	if s.local {
+		sts = slices.Insert(sts, 0, statement{name: "settings", sql: localSettings})
 	}
 	batch := &pgx.Batch{}
 	for _, st := range sts {
