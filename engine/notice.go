@@ -41,3 +41,11 @@ func (c *Client) tellOf(group []finished) {
 	c.tell(noticeEnded, ids[:ended])
 	c.tell(noticeChanged, ids[changed:])
 }
+
+// told tells of one instance, unless nothing was done to it.
+func (c *Client) told(in Instance, err error) error {
+	if err == nil {
+		c.tell(noticeChanged, []uuid.UUID{in.ID})
+	}
+	return err
+}

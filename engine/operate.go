@@ -19,7 +19,7 @@ import (
 func (c *Client) Retry(ctx context.Context, ref Ref) (Instance, error) {
 	in, queue, err := retry(ctx, c.store, ref)
 	c.Wake(queue)
-	return in, err
+	return in, c.told(in, err)
 }
 
 // RetryTx is Retry inside a transaction of the caller's, which must be READ COMMITTED. [Client.Wake] after the commit spares the worker's
@@ -73,7 +73,8 @@ func (in Instance) notRetried(r store.Retried) error {
 // Pause keeps an instance from running: its inbox fills, and nothing is picked or woken, by a deadline neither, until [Client.Resume]. A
 // step that executes goes on, and its outcome counts. It is idempotent. The error is a [*ConflictError] where the instance has ended.
 func (c *Client) Pause(ctx context.Context, ref Ref) (Instance, error) {
-	return pause(ctx, c.store, ref)
+	in, err := pause(ctx, c.store, ref)
+	return in, c.told(in, err)
 }
 
 // PauseTx is Pause inside a transaction of the caller's, which must be READ COMMITTED.
@@ -97,7 +98,7 @@ func pause(ctx context.Context, st *store.Store, ref Ref) (Instance, error) {
 func (c *Client) Resume(ctx context.Context, ref Ref) (Instance, error) {
 	in, woken, err := resume(ctx, c.store, ref)
 	c.Wake(woken...)
-	return in, err
+	return in, c.told(in, err)
 }
 
 // ResumeTx is Resume inside a transaction of the caller's, which must be READ COMMITTED. [Client.Wake] after the commit spares the
