@@ -194,7 +194,7 @@ func TestWaitsAreLookedAtTogether(t *testing.T) {
 		h.leave(w)
 	}
 	// The first look may have had some of them before the end, or none.
-	if looks, reads := h.statements.of("standings"), h.statements.of("instances"); looks != 2*n/lookedAt || reads != n/readOf {
+	if looks, reads := h.statements.of("standings"), h.statements.of("list page"); looks != 2*n/lookedAt || reads != n/readOf {
 		t.Errorf("%d looks and %d reads, want %d and %d", looks, reads, 2*n/lookedAt, n/readOf)
 	}
 }

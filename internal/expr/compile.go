@@ -70,6 +70,9 @@ type expression struct {
 	output       *cel.Type
 }
 
+// compiling is held while an expression is compiled: a check that finds an unknown name writes to the environment that all share.
+var compiling sync.Mutex
+
 // compile compiles src[from:to].
 func compile(src string, from, to int) (*expression, error) {
 	env, err := environment()
@@ -81,7 +84,9 @@ func compile(src string, from, to int) (*expression, error) {
 	if trimmed == "" {
 		return nil, errorAt(src, from, "the expression is empty")
 	}
+	compiling.Lock()
 	checked, issues := env.Compile(text)
+	compiling.Unlock()
 	if issues.Err() != nil {
 		return nil, issueError(src, from, text, issues)
 	}

@@ -222,7 +222,7 @@ func testRefusals(b *bundle) {
 func testArrays(b *bundle) {
 	in := b.start("array-holder")
 	var out api.Results
-	b.ask(natsapi.VerbStart, []api.NewInstance{{Machine: "order", CorrelationKey: "array-1"}, {Machine: ""}, {Machine: "order", CorrelationKey: "array-holder"}, {Machine: "order"}}, &out)
+	b.ask(natsapi.VerbStart, []api.NewInstance{{Machine: "order", CorrelationKey: "array-1", State: json.RawMessage(`{"amount": 1}`)}, {Machine: ""}, {Machine: "order", CorrelationKey: "array-holder"}, {Machine: "order"}}, &out)
 	equal(b, "starts", codes(out), "started invalid conflict started")
 	equal(b, "holder", text(out.Results[2].InstanceID), "null")
 	equal(b, "details", fmt.Sprint(out.Results[2].Error.Details["instance_id"]), in.ID)
