@@ -107,8 +107,10 @@ func TestRollingDeploy(t *testing.T) {
 	eventually(t, "the new ones are left for a worker that knows them", func() bool { return b.count(left) == each })
 
 	b.exec(`create table pointsman.before as select ctid as place, xmin as writer from pointsman.ready where lane = 'm@2'`)
-	picks := old.gauge("pointsman_pick_seconds")
-	eventually(t, "more picks", func() bool { return old.gauge("pointsman_pick_seconds") > picks+20 })
+	for i := range 20 {
+		more := b.start(engine.NewInstance{Machine: "m", Version: 1, CorrelationKey: fmt.Sprint("more-", i), Start: "begin"})
+		b.reaches(more.ID, engine.StatusAwaiting)
+	}
 	equal(t, "untouched by these", b.count(`select count(*) from pointsman.before join pointsman.ready r on r.ctid = place and r.xmin = writer`), each)
 	b.exec(`drop table pointsman.before`)
 	for _, in := range instances[each:] {
@@ -137,7 +139,7 @@ func TestRollingDeploy(t *testing.T) {
 	for i, in := range instances {
 		equal(t, "ran on its version, at once", string(b.ends(in.ID, engine.StatusDone).Result), fmt.Sprintf("%q", fmt.Sprint(1+i/each, " 0")))
 	}
-	equal(t, "executions", b.count(`select count(*) from pointsman.history`), len(instances)*2)
+	equal(t, "executions", b.count(`select count(*) from pointsman.history`), len(instances)*2+20)
 	equal(t, "said once when it began, once when it was over", fmt.Sprint(len(old.log.about(begins)), len(old.log.about(over, "machine=m@2"))), "1 1")
 	equal(t, "said by the new one", len(newer.log.about(begins)), 0)
 	for _, w := range []process{old, newer} {

@@ -73,24 +73,37 @@ func TestLostLeasesCount(t *testing.T) {
 	const n = 3
 	var d diary
 	leave := make(chan struct{})
-	killer := define(t, engine.Definition[raw]{Retry: fast(2), Steps: map[string]step{"begin": d.around(func(context.Context, *engine.Visit[raw]) (engine.Outcome, error) {
-		<-leave
-		return engine.Done(nil), nil
+	killer := define(t, engine.Definition[raw]{Retry: fast(2), Steps: map[string]step{"begin": d.around(func(ctx context.Context, _ *engine.Visit[raw]) (engine.Outcome, error) {
+		select {
+		case <-leave:
+			return engine.Done(nil), nil
+		case <-ctx.Done():
+			return engine.Outcome{}, ctx.Err()
+		}
 	})}})
 	for range n {
 		b.begin("m", "")
 	}
-	w := b.serve(killer)
-	for round := 1; round <= 3; round++ { // shared, alone, alone: that is two that count
+	w := b.work(engine.WorkerConfig{Machines: []*engine.Machine{killer}, Heartbeat: 20 * time.Millisecond})
+	lose := func() { // the worker finds its leases gone, and cannot extend them before they are swept
+		b.exec(`update pointsman.leases set token = gen_random_uuid(), expires_at = now() - interval '1 hour'`)
+	}
+	for round := 1; round <= 2; round++ { // of a shared lease none is to blame, and of several at once neither
 		eventually(t, "all execute", func() bool { return len(d.all()) == round*n })
-		b.exec(`update pointsman.leases set expires_at = now() - interval '1 hour'`)
+		equal(t, "leases", b.count(`select count(*) from pointsman.leases where expires_at > now()`), map[int]int{1: 1, 2: n}[round])
+		lose()
+	}
+	for round := 1; round <= 2*n; round++ { // one at a time: that is two of each that count
+		eventually(t, "one executes", func() bool { return len(d.all()) == 2*n+round })
+		equal(t, "leases", b.count(`select count(*) from pointsman.leases where alone and expires_at > now()`), 1)
+		lose()
 	}
 	eventually(t, "all failed", func() bool {
-		return b.count(`select count(*) from pointsman.instances where status = 'failed' and attempt = 3 and last_error like '%2 executions and no outcome%'`) == n
+		return b.count(`select count(*) from pointsman.instances where status = 'failed' and attempt = 4 and last_error like '%2 executions and no outcome%'`) == n
 	})
 	close(leave)
 	w.stop()
-	equal(t, "executions", len(d.all()), 3*n)
+	equal(t, "executions", len(d.all()), 4*n)
 }
 
 // A heartbeat keeps a step that takes longer than its lease, and does not take what this worker itself has moved on for lost.

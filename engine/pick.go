@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ type queue struct {
 	name  string
 	slots int
 	poked chan struct{} // work may be waiting
+	sole  chan struct{} // as poked, of what is picked one at a time
 
 	backlog atomic.Bool // a lane that may have work waits for free slots
 
@@ -24,7 +26,7 @@ type queue struct {
 }
 
 func newQueue(name string, slots int) *queue {
-	return &queue{name: name, slots: slots, poked: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	return &queue{name: name, slots: slots, poked: make(chan struct{}, 1), sole: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
 }
 
 func (q *queue) free() int {
@@ -97,14 +99,15 @@ const (
 
 // pickLoop keeps the slots of a queue filled. It picks from every lane that may have work, in turn, and waits for a poke where none
 // has, at most PollInterval. Besides the queue's own lane there is one for each machine version, of what another worker picked that
-// does not know it.
+// does not know it, and one beside each of these for what may have killed a worker.
 func (w *Worker) pickLoop(ctx context.Context, q *queue, running *sync.WaitGroup) {
 	poll := time.NewTicker(w.cfg.PollInterval)
 	defer poll.Stop()
 	always := make(chan struct{})
 	close(always)
-	all := append([]string{""}, w.known...)
-	todo, flow := slices.Clone(all), false
+	var todo []string
+	flow := false
+	w.look(ctx, q, &todo)
 	for {
 		var work <-chan struct{}
 		if len(todo) > 0 {
@@ -115,8 +118,10 @@ func (w *Worker) pickLoop(ctx context.Context, q *queue, running *sync.WaitGroup
 			return
 		case <-q.poked:
 			todo = addMissing(todo, "")
+		case <-q.sole:
+			todo = addMissing(todo, store.AloneLane)
 		case <-poll.C:
-			todo = addMissing(todo, all...)
+			w.look(ctx, q, &todo)
 		case <-work:
 			q.backlog.Store(true)
 			if !q.room(ctx, flow) {
@@ -132,6 +137,21 @@ func (w *Worker) pickLoop(ctx context.Context, q *queue, running *sync.WaitGroup
 	}
 }
 
+// look adds the lanes that this worker serves and that have something in them. Where it cannot ask, the queue's own lane will say so.
+func (w *Worker) look(ctx context.Context, q *queue, todo *[]string) {
+	call, cancel := context.WithTimeout(ctx, pickTimeout)
+	defer cancel()
+	lanes, err := w.store.Lanes(call, q.name)
+	if err != nil {
+		lanes = []string{""}
+	}
+	for _, lane := range lanes {
+		if version := strings.TrimPrefix(lane, store.AloneLane); version == "" || slices.Contains(w.known, version) {
+			*todo = addMissing(*todo, lane)
+		}
+	}
+}
+
 func addMissing(todo []string, lanes ...string) []string {
 	for _, lane := range lanes {
 		if !slices.Contains(todo, lane) {
@@ -143,7 +163,12 @@ func addMissing(todo []string, lanes ...string) []string {
 
 // pick fills free slots from one lane, and reports whether there may be more.
 func (w *Worker) pick(ctx context.Context, q *queue, lane string, running *sync.WaitGroup) (more bool) {
-	n := store.PickSize(q.free())
+	n, alone := store.PickSize(q.free()), strings.HasPrefix(lane, store.AloneLane)
+	if alone {
+		if n = 1; !w.alone.CompareAndSwap(false, true) {
+			return false // whoever has it looks for the next one
+		}
+	}
 	var works []store.Work
 	begin := time.Now()
 	err := w.retry(ctx, "pick", func(context.Context) (err error) {
@@ -154,8 +179,12 @@ func (w *Worker) pick(ctx context.Context, q *queue, lane string, running *sync.
 		return err
 	})
 	if err != nil {
+		if alone {
+			w.alone.Store(false)
+		}
 		return false
 	}
+	taken := false
 	w.metrics.pickSeconds.Observe(time.Since(begin).Seconds())
 	q.take(len(works))
 	contexts := w.leases.add(w.life.working, pointers(works))
@@ -167,10 +196,27 @@ func (w *Worker) pick(ctx context.Context, q *queue, lane string, running *sync.
 		case ctx.Err() != nil:
 			w.outcomes <- finished{outcome: release(&works[i]), queue: q}
 		default:
+			if taken = true; alone {
+				context.AfterFunc(contexts[i], w.leaveAlone) // when it is committed, or not this worker's any more
+			}
 			running.Go(func() { w.run(contexts[i], q, &works[i]) })
 		}
 	}
+	if alone {
+		if !taken {
+			w.alone.Store(false)
+		}
+		return false
+	}
 	return len(works) == n
+}
+
+// leaveAlone lets the next one be picked that is picked one at a time, of whatever queue.
+func (w *Worker) leaveAlone() {
+	w.alone.Store(false)
+	for _, q := range w.queues {
+		signal(q.sole)
+	}
 }
 
 func pointers(works []store.Work) []*store.Work {

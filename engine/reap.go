@@ -76,6 +76,9 @@ func (w *Worker) reapLeases(ctx context.Context) (more bool, err error) {
 		queues[i], ids[i] = r.Queue, r.ID
 	}
 	w.client.Wake(queues...)
+	for _, q := range w.queues {
+		signal(q.sole)
+	}
 	w.client.tell(noticeChanged, ids)
 	return true, nil
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -100,6 +101,7 @@ type Worker struct {
 	known    []string
 	queues   []*queue
 	outcomes chan finished
+	alone    atomic.Bool // something runs that is picked one at a time
 	leases   *leases
 	health   health
 	life     lifetime

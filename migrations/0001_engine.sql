@@ -64,7 +64,7 @@ create index instances_parent on pointsman.instances (parent_id) where parent_id
 -- A row whose rev is not its instance's is stale; pick drops it.
 create table pointsman.ready (
   queue       text        collate "C" not null,
-  lane        text        collate "C" not null default '', -- "machine@version" that the worker who picked it did not know
+  lane        text        collate "C" not null default '', -- "machine@version" that the worker who picked it did not know; "~" before it: nothing else of its kind at once
   priority    smallint    not null,
   run_at      timestamptz not null default now(),
   instance_id uuid        not null,
@@ -80,10 +80,13 @@ create table pointsman.leases (
   worker     text        not null,
   expires_at timestamptz not null,
   ids        uuid[]      not null,
-  revs       integer[]   not null
+  revs       integer[]   not null,
+  alone      boolean     not null default false            -- of a lane with "~"
 );
 -- sweep
 create index leases_expiry on pointsman.leases (expires_at);
+-- what else a worker had that lost a lease
+create index leases_worker on pointsman.leases (worker);
 
 -- Await deadlines, sleeps, delayed starts and replays, of instances that have one. Stale by rev, as ready.
 create table pointsman.timers (

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -121,7 +122,7 @@ func (e *Env) pick() (v byhand.Visit, left *store.ReadyLane) {
 	lanes, err := e.store.ReadyLanes(e.t.Context())
 	e.must(err)
 	for _, lane := range lanes {
-		if lane.Lane.Lane != "" && !e.known[lane.Lane.Lane] {
+		if version := strings.TrimPrefix(lane.Lane.Lane, store.AloneLane); version != "" && !e.known[version] {
 			continue
 		}
 		v, err := e.worker.Pick(e.t.Context(), lane.Queue, lane.Lane.Lane)

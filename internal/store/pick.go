@@ -227,8 +227,8 @@ with {recursive}/* pick */ r as materialized (
     i.due_at, i.awaits, i.last_error, i.traceparent, i.inserted_at, i.state
   from r left join pointsman.instances i on i.id = r.instance_id
 ), {keys}, l as (
-  insert into pointsman.leases (token, worker, expires_at, ids, revs)
-  select token, $5, now() + $6::interval, array_agg(instance_id), array_agg(rev) from c where {runs} group by token
+  insert into pointsman.leases (token, worker, expires_at, ids, revs, alone)
+  select token, $5, now() + $6::interval, array_agg(instance_id), array_agg(rev), $2 like '~%' from c where {runs} group by token
 )
 select t.*, c.instance_id, c.rev, c.token, c.project, c.machine, c.version, c.step, c.correlation_key, c.partition_key, c.unique_key, c.unique_scope,
   c.queue, c.priority, c.attempt, c.uncounted, c.visit, c.timed_out, c.wait_canceled, c.due_at is not null, c.awaits, c.last_error, c.traceparent, c.inserted_at, c.run_at,
@@ -248,6 +248,13 @@ const (
   window inbox as (order by s.id rows unbounded preceding) order by s.id limit 1001`
 )
 
+// AloneLane begins the lanes of what has lost a lease of its own while its worker had others: whoever of these killed the worker is found
+// out by picking one at a time.
+const AloneLane = "~"
+
+// divertedLane is where a worker puts what it does not know, to be picked as before.
+const divertedLane = `case when lane like '~%' then '~' else '' end || kind`
+
 // pickMoves: a pick brings the row into the scope of its unique key, or out of it.
 const pickMoves = `(i.unique_scope & 3) in (1, 2)`
 
@@ -258,7 +265,7 @@ const pickMet = `(fate = 'keyed' or partition_key is not null)`
 var pickPlain = strings.NewReplacer("{recursive}", "", "{keyed}", pickMet, "{runs}", "c.fate = 'run'",
 	"{turn}", "exists (select from c where "+pickMet+"), 0", "{keys}", `elsewhere as (
   insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo)
-  select queue, case when fate = 'divert' and partition_key is null then kind else lane end, priority, run_at, instance_id, rev, solo
+  select queue, case when fate = 'divert' and partition_key is null then `+divertedLane+` else lane end, priority, run_at, instance_id, rev, solo
   from c where fate = 'divert' or `+pickMet+`
 )`)
 
@@ -300,7 +307,7 @@ var pickKeyed = strings.NewReplacer("{recursive}", "recursive ", "{keyed}", pick
   returning lane
 ), divert as (
   insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo)
-  select queue, kind, priority, run_at, instance_id, rev, solo from c where fate = 'divert'
+  select queue, `+divertedLane+`, priority, run_at, instance_id, rev, solo from c where fate = 'divert'
 ), freed as materialized (
   select distinct project, partition_key as key from c where fate in ('stale', 'divert') and partition_key is not null
 ), `+promotion+`, may as materialized (

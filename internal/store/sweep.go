@@ -114,21 +114,24 @@ const anyExpiredText = `select /* any expired */ exists (select from pointsman.l
 // sweepLeasesText ($1 how many) takes expired lease rows (skip locked: a commit in progress has its own), then locks their
 // instances by id and waits for them: an instance skipped here would be in no lease and nowhere else. A join with them alone would
 // be planned as a scan of all that are live.
+//
+// What was leased alone is blamed if its worker had nothing else. If it had, its next lease is the only one of its kind that a worker has.
 const sweepLeasesText = `
 with /* sweep leases */ l as (
   delete from pointsman.leases where ctid = any(array(
     select ctid from pointsman.leases where expires_at <= now() order by expires_at limit $1 for update skip locked))
-  returning token, ids, revs
+  returning token, ids, revs, worker, alone
 ), x as materialized (
-  select l.token, cardinality(l.ids) = 1 as lone, t.id, t.rev from l, unnest(l.ids, l.revs) t(id, rev)
+  select l.token, l.alone or cardinality(l.ids) = 1 and not exists (select from pointsman.leases o where o.worker = l.worker and o.token <> l.token) as blamed,
+    l.alone, cardinality(l.ids) = 1 as lone, t.id, t.rev from l, unnest(l.ids, l.revs) t(id, rev)
 ), lk as materialized (
   select i.id, i.project, i.partition_key from pointsman.instances i where i.id = any(array(select id from x)) order by i.id for no key update
 ), u as (
-  update pointsman.instances i set rev = i.rev + 1, attempt = i.attempt + 1, uncounted = i.uncounted + (not x.lone)::int, updated_at = now()
+  update pointsman.instances i set rev = i.rev + 1, attempt = i.attempt + 1, uncounted = i.uncounted + (not x.blamed)::int, updated_at = now()
   from x where i.id = any(array(select id from lk)) and i.id = x.id and i.rev = x.rev and i.live
-  returning i.id, i.queue, i.priority, i.rev, i.machine, i.unique_scope & 3 in (1, 2) as moved
+  returning i.id, i.queue, i.priority, i.rev, i.machine, i.unique_scope & 3 in (1, 2) as moved, x.alone or x.lone and not x.blamed as unsure
 ), rdy as (
-  insert into pointsman.ready (queue, priority, instance_id, rev, solo) select queue, priority, id, rev, true from u
+  insert into pointsman.ready (queue, lane, priority, instance_id, rev, solo) select queue, case when unsure then '~' else '' end, priority, id, rev, true from u
 )
 select x.id, x.token, u.machine, u.queue, coalesce(u.moved, false), lk.project, lk.partition_key
 from x left join lk on lk.id = x.id left join u on u.id = x.id and u.rev = x.rev + 1`

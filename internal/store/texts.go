@@ -19,6 +19,7 @@ type texts struct {
 	inbox, history, consumedBy, events, held, fate                                                           string
 	relayHere, holdShards, releaseShards, relayGone                                                          string
 	outbox, published, postpone, outboxDepth                                                                 string
+	lanes                                                                                                    string
 	checkpoint, saveCheckpoint, countFailures, forgetFailures                                                string
 	extendRoute, knowRoute, takeRoute, releaseRoute, fence                                                   string
 	standStill, age, readyLanes                                                                              string
@@ -47,6 +48,7 @@ func newTexts(q func(string) string) texts {
 		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText), fate: q(fateText),
 		relayHere: q(relayHereText), holdShards: q(holdShardsText), releaseShards: q(releaseShardsText), relayGone: q(relayGoneText),
 		outbox: q(outboxText), published: q(publishedText), postpone: q(postponeText), outboxDepth: q(outboxDepthText),
+		lanes:      q(lanesText),
 		checkpoint: q(checkpointText), saveCheckpoint: q(saveCheckpointText), countFailures: q(countFailuresText), forgetFailures: q(forgetFailuresText),
 		extendRoute: q(extendRouteText), knowRoute: q(knowRouteText), takeRoute: q(takeRouteText), releaseRoute: q(releaseRouteText), fence: q(fenceText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),

@@ -42,6 +42,27 @@ const goneText = `delete /* gone */ from pointsman.workers where name = $1`
 // Lane is a part of a queue: its own ("") or that of a machine version.
 type Lane struct{ Queue, Lane string }
 
+// Lanes are those of a queue that have something ready in them.
+func (s *Store) Lanes(ctx context.Context, queue string) (lanes []string, err error) {
+	err = s.together(ctx, statement{"lanes", s.text.lanes, []any{queue, maxLanes}, func(r pgx.Rows) error {
+		var lane string
+		err := r.Scan(&lane)
+		lanes = append(lanes, lane)
+		return err
+	}})
+	return lanes, err
+}
+
+// lanesText ($1 queue, $2 how many) goes from lane to lane by the index.
+const lanesText = `
+with recursive /* lanes */ lanes as (
+  (select lane from pointsman.ready where queue = $1 order by lane limit 1)
+  union all
+  select n.lane from lanes l cross join lateral (
+    select r.lane from pointsman.ready r where r.queue = $1 and r.lane > l.lane order by r.lane limit 1) n
+)
+select lane from lanes limit $2`
+
 // UnservedLane is a lane with instances that no worker picks.
 type UnservedLane struct {
 	Lane
@@ -79,4 +100,4 @@ from (select queue, lane from lanes limit $1) l cross join lateral (
   from (select r.run_at, r.instance_id, r.rev from pointsman.ready r where r.queue = l.queue and r.lane = l.lane limit $2) x
   cross join lateral (select from pointsman.instances i where i.id = x.instance_id and i.rev = x.rev and i.live and not i.paused limit 1) i) d
 where d.ready > 0 and not exists (
-  select from pointsman.workers w where w.seen_at > now() - interval '1 minute' and w.info->'queues' ? l.queue and (l.lane = '' or w.info->'machines' ? l.lane))`
+  select from pointsman.workers w where w.seen_at > now() - interval '1 minute' and w.info->'queues' ? l.queue and (l.lane in ('', '~') or w.info->'machines' ? ltrim(l.lane, '~')))`
