@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -71,5 +72,8 @@ func (h *ByHand) Beat(ctx context.Context) error { return h.heartbeat(ctx) }
 func (h *ByHand) SweepTimers(ctx context.Context) error { return once(h.fireTimers(ctx)) }
 func (h *ByHand) SweepLeases(ctx context.Context) error { return once(h.reapLeases(ctx)) }
 func (h *ByHand) ExpireHeld(ctx context.Context) error  { return once(h.expireHeld(ctx)) }
+
+// Age makes everything in the database older.
+func (h *ByHand) Age(ctx context.Context, d time.Duration) error { return h.store.Age(ctx, d) }
 
 func once(_ bool, err error) error { return err }

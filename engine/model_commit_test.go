@@ -80,7 +80,9 @@ func (m *model) pick(queue string, n int, picked []int, leases []uuid.UUID, tick
 	return visits, nil
 }
 
-func (in *modelInstance) ready() bool { return in.status == engine.StatusRunnable && in.due == 0 }
+func (in *modelInstance) ready() bool {
+	return in.status == engine.StatusRunnable && in.due == 0 && !in.paused
+}
 
 // checkPick wants the lowest priorities, then the longest ready: of each partition key that nobody executes with one.
 func (m *model) checkPick(queue string, n int, picked []int) error {
@@ -146,9 +148,7 @@ func (m *model) commit(visits []*modelVisit, last []uuid.UUID) {
 	}
 	missing := m.send(sentBy(passed))
 	for _, v := range parked {
-		if v.in.status == engine.StatusAwaiting && slices.ContainsFunc(v.in.inbox, v.in.wakes) {
-			m.wake(v.in)
-		}
+		m.recheck(v.in)
 	}
 	m.moveUniqueKeys()
 	for _, v := range passed {
@@ -157,11 +157,18 @@ func (m *model) commit(visits []*modelVisit, last []uuid.UUID) {
 			if n.dedup == "" {
 				n.dedup = v.effectKey("start", i)
 			}
-			m.start(n, n.machine+" "+n.state)
+			m.start(n, n.machine+" "+n.state, true)
 		}
 	}
 	for _, e := range m.send(missing) {
 		m.bury(e)
+	}
+}
+
+// recheck wakes one that is parked for what is there already.
+func (m *model) recheck(in *modelInstance) {
+	if in.status == engine.StatusAwaiting && !in.paused && slices.ContainsFunc(in.inbox, in.wakes) {
+		m.wake(in)
 	}
 }
 

@@ -99,7 +99,7 @@ var sabotages = []struct {
 			insert into pointsman.outbox (shard, kind, instance_id, project, subject, msg_id, body) values (new.shard, new.kind, new.instance_id, new.project, new.subject, new.msg_id, new.body);
 		end if; return null;`},
 	{0, "a refused outcome is written into the history", "after update on pointsman.instances", `
-		if new.status = 'canceled' and old.live then insert into pointsman.history (instance_id, rev, step, outcome, attempt) values (new.id, new.rev, new.step, 'next', 0); end if; return null;`},
+		if new.status = 'canceled' and old.live then insert into pointsman.history (instance_id, rev, nth, step, outcome, attempt) values (new.id, new.rev, 1, new.step, 'next', 0); end if; return null;`},
 	{0, "a published value is lost", "before insert on pointsman.events", `
 		return null;`},
 }
