@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -26,7 +27,7 @@ var observations = []string{
 	`select 'may run', {n:r.instance_id}, r.queue, 'solo', solo from (
 		select instance_id, rev, queue, solo from pointsman.ready union all select instance_id, rev, queue, solo from pointsman.waiters) r
 	 join pointsman.instances i on i.id = r.instance_id and i.rev = r.rev and i.live and not i.parked and not i.delayed and not i.paused`,
-	`select 'lease', token, {t:expires_at}, (select string_agg({n:u.id}::text, ' ' order by u.ord) from unnest(ids) with ordinality u(id, ord)) from pointsman.leases`,
+	`select 'lease', token, {t:expires_at}, (select string_agg({n:u.id}::text, ' ' order by u.id) from unnest(ids) u(id)) from pointsman.leases`,
 	`select 'held', row_number() over (order by id), key, name, coalesce(dedup_key, '-'), payload, {t:expires_at} from pointsman.held`,
 	`select 'history', {n:instance_id}, row_number() over (partition by instance_id order by rev, nth), step, outcome, attempt, coalesce(array_to_string(consumed, ' '), '') from pointsman.history`,
 	`select 'event', {n:instance_id}, key, value from pointsman.events`,
@@ -226,6 +227,7 @@ func (m *model) lines() (lines []string) {
 		for _, in := range l.members {
 			members = append(members, fmt.Sprint(in.n))
 		}
+		slices.SortFunc(members, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 		add("lease", fmt.Sprintf("%x", [16]byte(token)), left(l.due), strings.Join(members, " "))
 	}
 	for i, g := range m.held {

@@ -382,6 +382,7 @@ func (g *game) finish(*rapid.T) {
 	w := busy[rapid.IntRange(0, len(busy)-1).Draw(g.T, "worker")]
 	byID := g.chance(3, "effects by id")
 	var visits []*modelVisit
+	var done []*execution
 	var last []uuid.UUID // leases of which nothing is left
 	for range rapid.IntRange(1, min(3, len(w.work))).Draw(g.T, "finished") {
 		i := rapid.IntRange(0, len(w.work)-1).Draw(g.T, "which")
@@ -390,14 +391,35 @@ func (g *game) finish(*rapid.T) {
 		if token := e.Work.Token; !slices.ContainsFunc(w.work, func(o *execution) bool { return o.Work.Token == token }) {
 			last = append(last, token)
 		}
-		e.script = g.drawScript(e.modelVisit, true, byID)
-		visits = append(visits, e.modelVisit)
+		e.script, e.mayGoOn = g.drawScript(e.modelVisit, true, byID), g.chance(3, "may go on")
+		visits, done = append(visits, e.modelVisit), append(done, e)
 		g.Logf("%s finishes rev %d of %d: %+v", w.name, e.Work.Rev, e.n, *e.script)
 		g.step(w, e)
 	}
 	w.Commit(g.ctx)
 	g.m.begin()
-	g.m.commit(visits, last)
+	g.goOn(w, done, g.m.commit(visits, last, leaseTicks))
+}
+
+// goOn gives a worker what it goes on with, and wants it to be what the model says.
+func (g *game) goOn(w *modelWorker, done []*execution, want []*modelVisit) {
+	for _, e := range done {
+		next := e.Ahead()
+		if next == nil {
+			continue
+		}
+		i := slices.IndexFunc(want, func(v *modelVisit) bool { return v.in == e.in })
+		if i < 0 {
+			g.Fatalf("instance %d goes on with step %s, and should not", e.n, next.Work.Step)
+		}
+		g.Logf("%s goes on with %d", w.name, e.n)
+		g.m.leases[next.Work.Token] = want[i].in.lease
+		w.work = append(w.work, &execution{next, want[i]})
+		want = slices.Delete(want, i, i+1)
+	}
+	if len(want) > 0 {
+		g.Fatalf("instance %d does not go on, and should", want[0].n)
+	}
 }
 
 // step runs one step, whose outcome is not committed yet.
@@ -407,7 +429,7 @@ func (g *game) step(w *modelWorker, e *execution) {
 		return
 	}
 	g.running, g.calls = e.modelVisit, 0
-	w.Step(e.Execution)
+	w.Step(e.Execution, e.mayGoOn)
 	if want := !e.tired(); (g.calls == 1) != want {
 		g.Fatalf("the step of instance %d ran %d times; want it to run: %t", e.n, g.calls, want)
 	}
