@@ -391,7 +391,7 @@ func (g *game) finish(*rapid.T) {
 		if token := e.Work.Token; !slices.ContainsFunc(w.work, func(o *execution) bool { return o.Work.Token == token }) {
 			last = append(last, token)
 		}
-		e.script, e.mayGoOn = g.drawScript(e.modelVisit, true, byID), g.chance(3, "may go on")
+		e.script, e.mayGoOn = g.drawScript(e.modelVisit, true, byID), !g.chance(3, "others wait")
 		visits, done = append(visits, e.modelVisit), append(done, e)
 		g.Logf("%s finishes rev %d of %d: %+v", w.name, e.Work.Rev, e.n, *e.script)
 		g.step(w, e)

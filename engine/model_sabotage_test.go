@@ -100,6 +100,14 @@ var sabotages = []struct {
 		end if; return null;`},
 	{0, "a refused outcome is written into the history", "after update on pointsman.instances", `
 		if new.status = 'canceled' and old.live then insert into pointsman.history (instance_id, rev, nth, step, outcome, attempt) values (new.id, new.rev, 1, new.step, 'next', 0); end if; return null;`},
+	{0, "an end keeps no inbox", "before update on pointsman.instances", `
+		new.kept := null; return new;`},
+	{0, "a retry counts on", "before update on pointsman.instances", `
+		if new.live and not old.live then new.attempt := old.attempt; end if; return new;`},
+	{0, "a retry waits for nothing", "before update on pointsman.instances", `
+		if new.live and not old.live then new.parked := false; end if; return new;`},
+	{0, "a pause ends with the next step", "before update on pointsman.instances", `
+		if new.visit > old.visit then new.paused := false; end if; return new;`},
 	{0, "a published value is lost", "before insert on pointsman.events", `
 		return null;`},
 }

@@ -461,12 +461,11 @@ func (m *model) publish(format string, args ...any) {
 }
 
 func (m *model) cancel(in *modelInstance, reason string) {
-	in.looks = true // of one that has ended too
 	if !in.status.Live() {
 		return
 	}
 	rests := modelRest{in.status, in.due}
-	in.lastError = reason
+	in.lastError, in.looks = reason, true
 	in.note("cancel")
 	m.finish(in, engine.StatusCanceled)
 	in.rests = rests
