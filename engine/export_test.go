@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -22,13 +23,15 @@ func NewByHand(c *Client, cfg WorkerConfig) (*ByHand, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.life.working = context.Background()
 	return &ByHand{Worker: w, queue: w.queues[0]}, nil
 }
 
 // Execution is an instance that was picked, and whose step has not run yet.
 type Execution struct {
-	Work store.Work
-	ctx  context.Context
+	Work  store.Work
+	ctx   context.Context
+	ahead chan *visit
 }
 
 // Pick leases up to n instances of a queue.
@@ -43,9 +46,9 @@ func (h *ByHand) Pick(ctx context.Context, queue string, n int) ([]*Execution, e
 	return es, err
 }
 
-// Step runs a step, whose outcome waits for Commit.
-func (h *ByHand) Step(e *Execution) {
-	h.runVisit(e.ctx, h.queue, &e.Work, false)
+// Step runs a step, whose outcome waits for Commit. mayGoOn is for one that nobody waits behind.
+func (h *ByHand) Step(e *Execution, mayGoOn bool) {
+	e.ahead = h.runVisit(e.ctx, h.queue, &e.Work, mayGoOn)
 	h.group = append(h.group, <-h.outcomes)
 }
 
@@ -62,6 +65,17 @@ func (h *ByHand) Commit(ctx context.Context) {
 	h.group = nil
 }
 
+// Ahead is the next step of an instance that goes on with it, after the commit of the last; nil: it does not.
+func (e *Execution) Ahead() *Execution {
+	if e.ahead == nil {
+		return nil
+	}
+	if v := <-e.ahead; v != nil {
+		return &Execution{Work: *v.work, ctx: v.ctx}
+	}
+	return nil
+}
+
 // Tokens are the leases that the next heartbeat extends.
 func (h *ByHand) Tokens() []uuid.UUID { return h.leases.tokens() }
 
@@ -71,5 +85,8 @@ func (h *ByHand) Beat(ctx context.Context) error { return h.heartbeat(ctx) }
 func (h *ByHand) SweepTimers(ctx context.Context) error { return once(h.fireTimers(ctx)) }
 func (h *ByHand) SweepLeases(ctx context.Context) error { return once(h.reapLeases(ctx)) }
 func (h *ByHand) ExpireHeld(ctx context.Context) error  { return once(h.expireHeld(ctx)) }
+
+// Age makes everything in the database older.
+func (h *ByHand) Age(ctx context.Context, d time.Duration) error { return h.store.Age(ctx, d) }
 
 func once(_ bool, err error) error { return err }

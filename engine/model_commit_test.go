@@ -41,6 +41,7 @@ type modelVisit struct {
 	in            *modelInstance
 	awaited       []*modelSignal
 	script        *script
+	mayGoOn       bool
 }
 
 // pick checks that a pick took whom it had to, and makes them execute. leases has the lease of each.
@@ -56,19 +57,7 @@ func (m *model) pick(queue string, n int, picked []int, leases []uuid.UUID, tick
 			l = &modelLease{due: m.now + ticks}
 			m.leases[leases[k]] = l
 		}
-		l.members = append(l.members, in)
-		in.status, in.lease = engine.StatusExecuting, l
-		if in.partition != "" {
-			m.partitions[in.partition] = modelTurn{in, l}
-		}
-		v := &modelVisit{modelInstance: *in, in: in}
-		v.inbox = slices.Clone(in.inbox)
-		for _, g := range in.inbox {
-			if slices.Contains(in.awaits, g.name) {
-				v.awaited = append(v.awaited, g)
-			}
-		}
-		visits = append(visits, v)
+		visits = append(visits, m.visit(in, l))
 	}
 	m.turns = slices.ContainsFunc(leases, func(token uuid.UUID) bool { return token != leases[0] })
 	for _, v := range visits {
@@ -80,7 +69,26 @@ func (m *model) pick(queue string, n int, picked []int, leases []uuid.UUID, tick
 	return visits, nil
 }
 
-func (in *modelInstance) ready() bool { return in.status == engine.StatusRunnable && in.due == 0 }
+// visit has an instance execute.
+func (m *model) visit(in *modelInstance, l *modelLease) *modelVisit {
+	l.members = append(l.members, in)
+	in.status, in.lease = engine.StatusExecuting, l
+	if in.partition != "" {
+		m.partitions[in.partition] = modelTurn{in, l}
+	}
+	v := &modelVisit{modelInstance: *in, in: in}
+	v.inbox = slices.Clone(in.inbox)
+	for _, g := range in.inbox {
+		if slices.Contains(in.awaits, g.name) {
+			v.awaited = append(v.awaited, g)
+		}
+	}
+	return v
+}
+
+func (in *modelInstance) ready() bool {
+	return in.status == engine.StatusRunnable && in.due == 0 && !in.paused
+}
 
 // checkPick wants the lowest priorities, then the longest ready: of each partition key that nobody executes with one.
 func (m *model) checkPick(queue string, n int, picked []int) error {
@@ -124,9 +132,9 @@ func (m *model) checkPick(queue string, n int, picked []int) error {
 }
 
 // commit settles visits as one transaction: their own rows, then the signals they send, then who of them parks on what is there
-// already, then the starts.
-func (m *model) commit(visits []*modelVisit, last []uuid.UUID) {
-	var passed, parked []*modelVisit
+// already, then the starts. It returns those that go on at once, under one lease; those of the visits that came to nothing do not.
+func (m *model) commit(visits []*modelVisit, last []uuid.UUID, ticks int) (ahead []*modelVisit) {
+	var passed, parked, on []*modelVisit
 	for _, v := range visits {
 		if m.partitions[v.partition].instance == v.in && m.partitions[v.partition].lease == v.lease {
 			delete(m.partitions, v.partition)
@@ -137,6 +145,10 @@ func (m *model) commit(visits []*modelVisit, last []uuid.UUID) {
 		v.script = v.outcome()
 		m.settle(v)
 		passed = append(passed, v)
+		if v.goesOn() {
+			v.in.status = engine.StatusExecuting // a wake or a pick finds it so
+			on = append(on, v)
+		}
 		if v.in.status == engine.StatusAwaiting {
 			parked = append(parked, v)
 		}
@@ -146,9 +158,7 @@ func (m *model) commit(visits []*modelVisit, last []uuid.UUID) {
 	}
 	missing := m.send(sentBy(passed))
 	for _, v := range parked {
-		if v.in.status == engine.StatusAwaiting && slices.ContainsFunc(v.in.inbox, v.in.wakes) {
-			m.wake(v.in)
-		}
+		m.recheck(v.in)
 	}
 	m.moveUniqueKeys()
 	for _, v := range passed {
@@ -157,11 +167,29 @@ func (m *model) commit(visits []*modelVisit, last []uuid.UUID) {
 			if n.dedup == "" {
 				n.dedup = v.effectKey("start", i)
 			}
-			m.start(n, n.machine+" "+n.state)
+			m.start(n, n.machine+" "+n.state, true)
 		}
 	}
 	for _, e := range m.send(missing) {
 		m.bury(e)
+	}
+	l := &modelLease{due: m.now + ticks}
+	for _, v := range on {
+		ahead = append(ahead, m.visit(v.in, l))
+	}
+	return ahead
+}
+
+// goesOn: not who has to give a key back in between, or is to be seen without it.
+func (v *modelVisit) goesOn() bool {
+	tells := slices.Contains(v.scope, engine.StatusRunnable) != slices.Contains(v.scope, engine.StatusExecuting)
+	return v.mayGoOn && v.script.kind == "next" && v.partition == "" && !(v.uniqueKey != "" && tells) && !v.in.paused
+}
+
+// recheck wakes one that is parked for what is there already.
+func (m *model) recheck(in *modelInstance) {
+	if in.status == engine.StatusAwaiting && !in.paused && slices.ContainsFunc(in.inbox, in.wakes) {
+		m.wake(in)
 	}
 }
 

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,23 +19,17 @@ with a as (delete from pointsman.instances), b as (delete from pointsman.ready),
   i as (delete from pointsman.history), j as (delete from pointsman.events), k as (delete from pointsman.running_keys), l as (delete from pointsman.waiters)
 delete from pointsman.unique_keys`
 
-// jumpAll ($1 how far) brings all that is to come nearer.
-const jumpAll = `
-with i as (update pointsman.instances set due_at = due_at - $1::interval, run_at = run_at - $1::interval),
-  t as (update pointsman.timers set run_at = run_at - $1::interval), h as (update pointsman.held set expires_at = expires_at - $1::interval)
-update pointsman.leases set expires_at = expires_at - $1::interval`
-
 // observations are what there is to see, a line each; {n:x} is the number in an id, {t:x} how many ticks it is until a time.
 var observations = []string{
 	`select 'instance', {n:id}, status, step, 'attempt', attempt, 'state', state, 'result', coalesce(result::text, '-'), 'error', coalesce(last_error, '-'), 'queue', queue, priority,
-		'awaits', array_to_string(awaits, '+'), coalesce({t:deadline}, 0), 'later', case when status = 'runnable' then {t:run_at} else 0 end, 'inbox', inbox_count
+		'awaits', array_to_string(awaits, '+'), coalesce({t:deadline}, 0), 'later', case when status = 'runnable' then {t:run_at} else 0 end, 'inbox', inbox_count, 'paused', paused
 	 from pointsman.v_instances`,
 	`select 'may run', {n:r.instance_id}, r.queue, 'solo', solo from (
 		select instance_id, rev, queue, solo from pointsman.ready union all select instance_id, rev, queue, solo from pointsman.waiters) r
-	 join pointsman.instances i on i.id = r.instance_id and i.rev = r.rev and i.live and not i.parked and not i.delayed`,
-	`select 'lease', token, {t:expires_at}, (select string_agg({n:u.id}::text, ' ' order by u.ord) from unnest(ids) with ordinality u(id, ord)) from pointsman.leases`,
+	 join pointsman.instances i on i.id = r.instance_id and i.rev = r.rev and i.live and not i.parked and not i.delayed and not i.paused`,
+	`select 'lease', token, {t:expires_at}, (select string_agg({n:u.id}::text, ' ' order by u.id) from unnest(ids) u(id)) from pointsman.leases`,
 	`select 'held', row_number() over (order by id), key, name, coalesce(dedup_key, '-'), payload, {t:expires_at} from pointsman.held`,
-	`select 'history', {n:instance_id}, row_number() over (partition by instance_id order by rev), step, outcome, attempt, coalesce(array_to_string(consumed, ' '), '') from pointsman.history`,
+	`select 'history', {n:instance_id}, row_number() over (partition by instance_id order by rev, nth), step, outcome, attempt, coalesce(array_to_string(consumed, ' '), '') from pointsman.history`,
 	`select 'event', {n:instance_id}, key, value from pointsman.events`,
 	`select 'partition key', key, {n:instance_id}, token from pointsman.running_keys`,
 }
@@ -212,7 +207,7 @@ func (m *model) lines() (lines []string) {
 			later = left(in.due)
 		}
 		add("instance", in.n, in.status, in.step, "attempt", in.attempt, "state", in.state, "result", orDash(in.result), "error", orDash(in.lastError), "queue", in.queue, in.priority,
-			"awaits", awaits, deadline, "later", later, "inbox", len(in.inbox))
+			"awaits", awaits, deadline, "later", later, "inbox", len(in.inbox), "paused", in.paused && in.status.Live())
 		if in.ready() {
 			add("may run", in.n, in.queue, "solo", in.solo)
 		}
@@ -232,6 +227,7 @@ func (m *model) lines() (lines []string) {
 		for _, in := range l.members {
 			members = append(members, fmt.Sprint(in.n))
 		}
+		slices.SortFunc(members, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
 		add("lease", fmt.Sprintf("%x", [16]byte(token)), left(l.due), strings.Join(members, " "))
 	}
 	for i, g := range m.held {

@@ -7,7 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,14 +24,18 @@ import (
 // all tables to hold what the model says. Interleavings are for the explorer of internal/store; this test is for the breadth of the rules.
 //
 // A history that fails is shrunk and printed with its seed. Among all tests these are a few, the same each time; `make model` plays
-// many, and others each time.
+// many, and others each time: the seed of all of them is printed first, and given again plays them again.
 func TestModel(t *testing.T) {
-	if f := flag.Lookup("rapid.checks"); f.Value.String() == f.DefValue {
+	given := func(name string) bool { f := flag.Lookup(name); return f.Value.String() != f.DefValue }
+	seed := strconv.FormatUint(rand.Uint64(), 10)
+	if !given("rapid.checks") {
 		must(0, flag.Set("rapid.checks", "20"))(t)
-		if f := flag.Lookup("rapid.seed"); f.Value.String() == f.DefValue {
-			must(0, flag.Set("rapid.seed", "1"))(t)
-		}
+		seed = "1"
 	}
+	if !given("rapid.seed") {
+		must(0, flag.Set("rapid.seed", seed))(t)
+	}
+	t.Log("histories:", flag.Lookup("rapid.checks").Value, "of seed", flag.Lookup("rapid.seed").Value)
 	t.Parallel()
 	stage := newStage(t)
 	rapid.Check(t, stage.play)
@@ -120,6 +126,9 @@ func (s *stage) play(t *rapid.T) {
 	often(3, "pick", g.pick)
 	often(5, "finish", g.finish)
 	often(1, "cancel", g.cancel)
+	often(2, "retry", g.retry)
+	often(1, "pause", g.pause)
+	often(2, "resume", g.resume)
 	often(1, "crash", g.crash)
 	often(1, "heartbeat", g.heartbeat)
 	often(1, "jump", g.jump)
@@ -131,7 +140,6 @@ func (s *stage) play(t *rapid.T) {
 	often(1, "sweep leases", sweeps[1])
 	often(1, "expire held", sweeps[2])
 	often(2, "time passes", append([]func(*rapid.T){g.jump}, sweeps...)...)
-	// Retry, pause and resume of an instance belong here: an action that calls the client, and a method of the model.
 	t.Repeat(actions)
 }
 
@@ -240,7 +248,7 @@ func (g *game) start(*rapid.T) {
 	got, err := g.Client.Start(g.ctx, s.instance())
 	g.Logf("start %+v: %v", *s, err)
 	g.m.begin()
-	want, holder := g.m.start(*s, s.machine+" "+s.state)
+	want, holder := g.m.start(*s, s.machine+" "+s.state, false)
 	var conflict *engine.ConflictError
 	switch isConflict := errors.As(err, &conflict); {
 	case err != nil && !isConflict:
@@ -374,6 +382,7 @@ func (g *game) finish(*rapid.T) {
 	w := busy[rapid.IntRange(0, len(busy)-1).Draw(g.T, "worker")]
 	byID := g.chance(3, "effects by id")
 	var visits []*modelVisit
+	var done []*execution
 	var last []uuid.UUID // leases of which nothing is left
 	for range rapid.IntRange(1, min(3, len(w.work))).Draw(g.T, "finished") {
 		i := rapid.IntRange(0, len(w.work)-1).Draw(g.T, "which")
@@ -382,14 +391,35 @@ func (g *game) finish(*rapid.T) {
 		if token := e.Work.Token; !slices.ContainsFunc(w.work, func(o *execution) bool { return o.Work.Token == token }) {
 			last = append(last, token)
 		}
-		e.script = g.drawScript(e.modelVisit, true, byID)
-		visits = append(visits, e.modelVisit)
+		e.script, e.mayGoOn = g.drawScript(e.modelVisit, true, byID), !g.chance(3, "others wait")
+		visits, done = append(visits, e.modelVisit), append(done, e)
 		g.Logf("%s finishes rev %d of %d: %+v", w.name, e.Work.Rev, e.n, *e.script)
 		g.step(w, e)
 	}
 	w.Commit(g.ctx)
 	g.m.begin()
-	g.m.commit(visits, last)
+	g.goOn(w, done, g.m.commit(visits, last, leaseTicks))
+}
+
+// goOn gives a worker what it goes on with, and wants it to be what the model says.
+func (g *game) goOn(w *modelWorker, done []*execution, want []*modelVisit) {
+	for _, e := range done {
+		next := e.Ahead()
+		if next == nil {
+			continue
+		}
+		i := slices.IndexFunc(want, func(v *modelVisit) bool { return v.in == e.in })
+		if i < 0 {
+			g.Fatalf("instance %d goes on with step %s, and should not", e.n, next.Work.Step)
+		}
+		g.Logf("%s goes on with %d", w.name, e.n)
+		g.m.leases[next.Work.Token] = want[i].in.lease
+		w.work = append(w.work, &execution{next, want[i]})
+		want = slices.Delete(want, i, i+1)
+	}
+	if len(want) > 0 {
+		g.Fatalf("instance %d does not go on, and should", want[0].n)
+	}
 }
 
 // step runs one step, whose outcome is not committed yet.
@@ -399,7 +429,7 @@ func (g *game) step(w *modelWorker, e *execution) {
 		return
 	}
 	g.running, g.calls = e.modelVisit, 0
-	w.Step(e.Execution)
+	w.Step(e.Execution, e.mayGoOn)
 	if want := !e.tired(); (g.calls == 1) != want {
 		g.Fatalf("the step of instance %d ran %d times; want it to run: %t", e.n, g.calls, want)
 	}
@@ -606,7 +636,7 @@ func (g *game) heartbeat(*rapid.T) {
 
 func (g *game) jump(*rapid.T) {
 	ticks := draw(g, "ticks", 1, 2)
-	g.exec(jumpAll, (time.Duration(ticks) * tick).String())
+	g.ok(g.worker.Age(g.ctx, time.Duration(ticks)*tick))
 	g.m.begin()
 	g.m.now += ticks
 }

@@ -62,25 +62,25 @@ var sabotages = []struct {
 	seed             int
 	name, when, does string
 }{
-	{17, "next leaves the attempt", "before update on pointsman.instances", `
+	{29, "next leaves the attempt", "before update on pointsman.instances", `
 		if new.visit > old.visit and new.attempt = 0 then new.attempt := old.attempt; end if; return new;`},
-	{66, "next consumes all that is there", "after insert on pointsman.history", `
+	{79, "next consumes all that is there", "after insert on pointsman.history", `
 		if new.consumed is not null then delete from pointsman.signals where instance_id = new.instance_id; end if; return null;`},
-	{0, "an await that consumes nothing consumes", "after update on pointsman.instances", `
+	{10, "an await that consumes nothing consumes", "after update on pointsman.instances", `
 		if new.parked and new.handed_to > 0 then delete from pointsman.signals where instance_id = new.id and id <= new.handed_to; end if; return null;`},
-	{1, "a replay drops what was awaited", "before update on pointsman.instances", `
+	{79, "a replay drops what was awaited", "before update on pointsman.instances", `
 		if new.attempt > old.attempt then new.awaits := '{}'; end if; return new;`},
-	{345, "a re-await forgets what was handed", "before update on pointsman.instances", `
+	{348, "a re-await forgets what was handed", "before update on pointsman.instances", `
 		new.handed := '{}'; return new;`},
-	{75, "a deadline wakes without saying so", "before update on pointsman.instances", `
+	{119, "a deadline wakes without saying so", "before update on pointsman.instances", `
 		new.timed_out := false; return new;`},
-	{21, "a deadline counts an attempt", "before update on pointsman.instances", `
+	{32, "a deadline counts an attempt", "before update on pointsman.instances", `
 		if new.timed_out and not old.timed_out then new.attempt := old.attempt + 1; end if; return new;`},
-	{0, "a lost lease counts nothing", "before update on pointsman.instances", `
+	{5, "a lost lease counts nothing", "before update on pointsman.instances", `
 		if new.rev > old.rev and new.visit = old.visit and new.live then new.attempt := old.attempt; end if; return new;`},
-	{32, "a shared lease that is lost counts towards max_attempts", "before update on pointsman.instances", `
+	{79, "a shared lease that is lost counts towards max_attempts", "before update on pointsman.instances", `
 		if new.attempt > old.attempt then new.uncounted := 0; end if; return new;`},
-	{1, "what lost its lease is leased with others", "before insert on pointsman.ready", `
+	{11, "what lost its lease is leased with others", "before insert on pointsman.ready", `
 		new.solo := false; return new;`},
 	{0, "the end forgets the dedup keys", "after update on pointsman.instances", `
 		if old.live and not new.live then delete from pointsman.ledger where instance_id = new.id; end if; return null;`},
@@ -88,9 +88,9 @@ var sabotages = []struct {
 		new.source := null; return new;`},
 	{5, "a start adopts nothing", "before delete on pointsman.held", `
 		if old.expires_at > now() then return null; end if; return old;`},
-	{17, "priorities are forgotten", "before insert on pointsman.ready", `
+	{19, "priorities are forgotten", "before insert on pointsman.ready", `
 		new.priority := 0; return new;`},
-	{1, "partition keys exclude nobody", "after insert on pointsman.running_keys", `
+	{10, "partition keys exclude nobody", "after insert on pointsman.running_keys", `
 		delete from pointsman.running_keys where project = new.project and key = new.key; return null;`},
 	{0, "unique keys are never given up", "before delete on pointsman.unique_keys", `
 		return null;`},
@@ -99,7 +99,15 @@ var sabotages = []struct {
 			insert into pointsman.outbox (shard, kind, instance_id, project, subject, msg_id, body) values (new.shard, new.kind, new.instance_id, new.project, new.subject, new.msg_id, new.body);
 		end if; return null;`},
 	{0, "a refused outcome is written into the history", "after update on pointsman.instances", `
-		if new.status = 'canceled' and old.live then insert into pointsman.history (instance_id, rev, step, outcome, attempt) values (new.id, new.rev, new.step, 'next', 0); end if; return null;`},
-	{0, "a published value is lost", "before insert on pointsman.events", `
+		if new.status = 'canceled' and old.live then insert into pointsman.history (instance_id, rev, nth, step, outcome, attempt) values (new.id, new.rev, 1, new.step, 'next', 0); end if; return null;`},
+	{5, "an end keeps no inbox", "before update on pointsman.instances", `
+		new.kept := null; return new;`},
+	{5, "a retry counts on", "before update on pointsman.instances", `
+		if new.live and not old.live then new.attempt := old.attempt; end if; return new;`},
+	{31, "a retry waits for nothing", "before update on pointsman.instances", `
+		if new.live and not old.live then new.parked := false; end if; return new;`},
+	{20, "a pause ends with the next step", "before update on pointsman.instances", `
+		if new.visit > old.visit then new.paused := false; end if; return new;`},
+	{10, "a published value is lost", "before insert on pointsman.events", `
 		return null;`},
 }

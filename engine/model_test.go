@@ -78,11 +78,20 @@ type modelInstance struct {
 	lastError string
 	events    map[string]string
 	history   []modelTransition
-	since     int  // the transaction that made it ready
+	since     int  // the moment since when it has been ready, or that it ended at
 	solo      bool // its last lease was lost: it is leased alone
 	lease     *modelLease
-	occupies  bool // its status was in its unique scope at the end of the last transaction
-	looks     bool // it has made a transition that its unique scope may tell apart
+	paused    bool
+	kept      []*modelSignal // the inbox of a failed or canceled one
+	rests     modelRest      // where it was when it was canceled
+	occupies  bool           // its status was in its unique scope at the end of the last transaction
+	looks     bool           // it has made a transition that its unique scope may tell apart
+}
+
+// modelRest is what one that does not run waits for.
+type modelRest struct {
+	status engine.Status
+	due    int
 }
 
 type modelTransition struct {
@@ -102,6 +111,11 @@ func (m *model) begin() {
 }
 
 func (m *model) end() { m.moveUniqueKeys() }
+
+// moment is now, in the order of time: by the halves of ticks, in which deadlines lie, and within one by transaction.
+func (m *model) moment() int { return 2*m.now*momentsOfAHalf + m.tx }
+
+const momentsOfAHalf = 1 << 32
 
 func (m *model) live(key string) *modelInstance {
 	for _, in := range m.instances {
@@ -154,9 +168,10 @@ func (m *model) learn(scope, dedup string, e *modelEntry) {
 // Verdicts on a start beside the engine's own results.
 const taken engine.Result = "taken"
 
-// start returns the verdict, and the instance that it is about. hash is of what the start says.
-func (m *model) start(s modelStart, hash string) (engine.Result, *modelInstance) {
-	in := &modelInstance{modelStart: s, status: engine.StatusRunnable, step: "begin", events: map[string]string{}, since: m.tx}
+// start returns the verdict, and the instance that it is about. hash is of what the start says. One that settles is known by its dedup key
+// from here on where it finds a key taken, too: it does not come again to try once more.
+func (m *model) start(s modelStart, hash string, settles bool) (engine.Result, *modelInstance) {
+	in := &modelInstance{modelStart: s, status: engine.StatusRunnable, step: "begin", events: map[string]string{}, since: m.moment()}
 	entry := &modelEntry{hash: hash}
 	if s.dedup != "" {
 		if e := m.knows(s.scopeOf(), "start "+s.dedup); e != nil && e.hash == entry.hash {
@@ -165,10 +180,14 @@ func (m *model) start(s modelStart, hash string) (engine.Result, *modelInstance)
 			return engine.Conflict, nil
 		}
 	}
-	if holder := m.live(s.key); holder != nil {
-		return taken, holder
+	holder := m.live(s.key)
+	if holder == nil && in.inScope() {
+		holder = m.unique[s.uniqueKey]
 	}
-	if holder := m.unique[s.uniqueKey]; holder != nil && in.inScope() {
+	if holder != nil {
+		if settles && s.dedup != "" {
+			m.learn(s.scopeOf(), "start "+s.dedup, entry)
+		}
 		return taken, holder
 	}
 	if in.occupies = in.inScope(); in.occupies {
@@ -246,14 +265,14 @@ func (m *model) deliver(in *modelInstance, g *modelSignal, again bool) engine.Re
 	}
 	m.learn(in.scopeOf(), g.known, &modelEntry{g.hash(), g.source})
 	in.inbox = append(in.inbox, g)
-	if in.status == engine.StatusAwaiting && slices.Contains(in.awaits, g.name) {
+	if in.status == engine.StatusAwaiting && !in.paused && slices.Contains(in.awaits, g.name) {
 		m.wake(in)
 	}
 	return engine.Delivered
 }
 
 func (m *model) wake(in *modelInstance) {
-	in.status, in.since, in.due = engine.StatusRunnable, m.tx, 0
+	in.status, in.since, in.due = engine.StatusRunnable, m.moment(), 0
 }
 
 // accept is one batch of intakes; it returns a result for each, and the instance where one got it.
@@ -356,7 +375,7 @@ func (m *model) acceptOnce(batch []*modelIntake, todo []int, results []engine.Re
 		if batch[i].name == "" {
 			s.dedup = batch[i].dedup
 		}
-		r, in := m.start(s, batch[i].hash())
+		r, in := m.start(s, batch[i].hash(), true)
 		if r == taken {
 			r = engine.Duplicate
 		}
@@ -418,9 +437,12 @@ func (m *model) hold(g *modelSignal) {
 	m.held = append(m.held, g)
 }
 
-// finish is the end of an instance.
+// finish is the end of an instance. The inbox of one that may be retried is kept.
 func (m *model) finish(in *modelInstance, status engine.Status) {
-	in.status, in.inbox, in.awaits, in.due, in.since = status, nil, nil, 0, m.tx
+	if status != engine.StatusDone {
+		in.kept = in.inbox
+	}
+	in.status, in.inbox, in.due, in.since, in.rests = status, nil, 0, m.moment(), modelRest{}
 	reason := in.lastError
 	if status == engine.StatusDone {
 		reason = ""
@@ -442,18 +464,23 @@ func (m *model) cancel(in *modelInstance, reason string) {
 	if !in.status.Live() {
 		return
 	}
+	rests := modelRest{in.status, in.due}
 	in.lastError, in.looks = reason, true
+	in.note("cancel")
 	m.finish(in, engine.StatusCanceled)
+	in.rests = rests
 }
 
-// sweepTimers wakes what waits for a time that has come.
+// sweepTimers wakes what waits for a time that has come. It has been ready since then.
 func (m *model) sweepTimers() {
 	for _, in := range m.instances {
-		if in.due == 0 || in.due > m.now {
+		if in.due == 0 || in.due > m.now || in.paused {
 			continue
 		}
+		since := (2*in.due - 1) * momentsOfAHalf
 		in.timedOut = in.timedOut || in.status == engine.StatusAwaiting
 		m.wake(in)
+		in.since = since
 	}
 }
 

@@ -247,3 +247,30 @@ func TestOperateInATransaction(t *testing.T) {
 	}
 	f.want("true false 1", `select parked, paused, rev from pointsman.instances`)
 }
+
+// A pick that meets the row from before the pause together with the one from the resume takes the instance once.
+func TestResumedIsPickedOnce(t *testing.T) {
+	t.Parallel()
+	for name, n := range map[string]NewInstance{
+		"no keys": newInstance("k"), "partition key": newInstance("k"), "unique while executing": newInstance("k"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t)
+			switch name {
+			case "partition key":
+				n.PartitionKey = "K"
+			case "unique while executing":
+				n.UniqueKey, n.UniqueScope = "U", ScopeExecuting
+			}
+			equal(t, "start", f.begin(n)[0].Verdict, Started)
+			must(f.Pause(t.Context(), []uuid.UUID{n.ID}))(t)
+			must(f.Resume(t.Context(), []uuid.UUID{n.ID}))(t)
+			f.want("2", `select count(*) from pointsman.ready`)
+			works := f.pick(8)
+			equal(t, "picked", len(works), 1)
+			f.want("[1]", `select revs from pointsman.leases`)
+			equal(t, "rev", works[0].Rev, 1)
+		})
+	}
+}

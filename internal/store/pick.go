@@ -274,9 +274,9 @@ var pickPlain = strings.NewReplacer("{recursive}", "", "{keyed}", pickMet, "{run
 // (stale, diverted) may have been the one to have the next turn, which is then somebody else's.
 //
 // It locks only instances whose unique scope tells runnable from executing, and of these what can be had at once. Unique keys come after
-// partition keys, as in a commit.
+// partition keys, as in a commit. The row that a resume left stale may be taken together with the one that it made: only this one runs.
 var pickKeyed = strings.NewReplacer("{recursive}", "recursive ", "{keyed}", pickMet,
-	"{runs}", "(c.fate = 'run' or c.instance_id in (select instance_id from may))",
+	"{runs}", "(c.fate = 'run' or c.fate = 'keyed' and c.instance_id in (select instance_id from may))",
 	"{turn}", `exists (select from back union all select from promoted where queue = $1 and lane = $2),
   ((select count(*) from moved where enters) - (select count(*) from has))::int`, "{keys}", `keyed as materialized (
   select queue, lane, priority, run_at, instance_id, rev, solo, token, project, partition_key, unique_key, unique_scope, `+pickMoves+` as moves
