@@ -52,7 +52,16 @@ func TestCountFailures(t *testing.T) {
 
 func TestHoldRoute(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	for _, pooler := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pooler %v", pooler), func(t *testing.T) {
+			t.Parallel()
+			holdRoute(t, setupTuned(t, pooler))
+		})
+	}
+}
+
+func holdRoute(t *testing.T, f *fixture) {
+	t.Helper()
 	hold := func(owner string) string {
 		epoch, held, err := f.HoldRoute(t.Context(), "r", owner, time.Minute)
 		return fmt.Sprint(epoch, held, err)
