@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -47,6 +48,7 @@ func (w *Worker) goOn(works []*store.Work) map[uuid.UUID]*visit {
 	contexts := w.leases.add(w.life.working, works)
 	visits := make(map[uuid.UUID]*visit, len(works))
 	for i, work := range works {
+		work.ReadyAt = time.Now()
 		visits[work.ID] = &visit{contexts[i], work}
 	}
 	return visits

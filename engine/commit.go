@@ -182,13 +182,16 @@ func (w *Worker) tryCommit(ctx context.Context, group []finished, blames ...stor
 			rows[i].Ahead = nil // nobody waits for the answer any more
 		}
 	}
-	last := w.leases.last(group)
+	g := store.Group{Last: w.leases.last(group), Publish: w.client.publish, Ahead: store.Lease{Token: uuid.New(), Worker: w.cfg.Name, Length: w.cfg.Lease}}
 	var blamed error
 	err = w.retry(ctx, "commit", func(ctx context.Context) error {
-		settled, err = w.store.Commit(ctx, rows, store.Group{Last: last, Publish: w.client.publish, Ahead: store.Lease{Token: uuid.New(), Worker: w.cfg.Name, Length: w.cfg.Lease}})
+		settled, err = w.store.Commit(ctx, rows, g)
 		if err != nil && slices.Contains(blames, store.Blame(err)) {
 			blamed = err
 			return nil
+		}
+		if err != nil {
+			rows, g = turnBack(rows, g)
 		}
 		return err
 	})
@@ -196,6 +199,23 @@ func (w *Worker) tryCommit(ctx context.Context, group []finished, blames ...stor
 		return nil, blamed
 	}
 	return settled, err
+}
+
+// turnBack is for the next try of a commit whose answer was lost: nobody executes what it leased ahead. If it was committed, the next try
+// gives that back; if not, it makes ready what would have gone on.
+func turnBack(rows []store.Outcome, g store.Group) ([]store.Outcome, store.Group) {
+	var ahead []store.Outcome
+	for i := range rows {
+		if next := rows[i].Ahead; next != nil {
+			o := release(next)
+			o.Token = g.Ahead.Token
+			ahead, rows[i].Ahead = append(ahead, o), nil
+		}
+	}
+	if len(ahead) > 0 {
+		g.Last = append(g.Last, g.Ahead.Token)
+	}
+	return append(rows, ahead...), g
 }
 
 // unstorable is what becomes of an outcome that Postgres does not take.

@@ -145,6 +145,39 @@ func TestHeartbeatKeepsLongSteps(t *testing.T) {
 	b.ends(two, engine.StatusDone)
 }
 
+// The answer to a commit that leased the next step at once is lost: the worker that tries again gives back what nobody executes, and no
+// lease has to run out.
+func TestLostAnswerOfARunAhead(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	px := newProxy(t, b.db.URL)
+	entered, leave, attempt := make(chan struct{}), make(chan struct{}), make(chan int, 1)
+	m := steps(t, map[string]step{
+		"begin": to(engine.Next("on")), "on": to(engine.Next("further")), // the first was picked, and others may have been to be picked then
+		"further": func(_ context.Context, v *engine.Visit[raw]) (engine.Outcome, error) {
+			close(entered)
+			<-leave
+			v.State = raw(`{"mark": "lose the answer to this"}`)
+			return engine.Next("last"), nil
+		},
+		"last": func(_ context.Context, v *engine.Visit[raw]) (engine.Outcome, error) {
+			attempt <- v.Instance.Attempt
+			return engine.Done(nil), nil
+		},
+	})
+	id := b.begin("m", "k").ID
+	b.workAs(b.another(px.URL), engine.WorkerConfig{Machines: []*engine.Machine{m}, PollInterval: time.Minute})
+	receive(t, entered)
+	px.Lose("lose the answer to this")
+	close(leave)
+	b.until(id, "the commit", func(in engine.Instance) bool { return in.Step == "last" })
+	px.Lose("")
+	px.Cut(true)
+	px.Cut(false)
+	equal(t, "attempt", receive(t, attempt), 0)
+	b.ends(id, engine.StatusDone)
+}
+
 // The database goes away and comes back, in the middle of everything: the worker says so, survives, and loses nothing.
 func TestDatabaseAwayAndBack(t *testing.T) {
 	t.Parallel()

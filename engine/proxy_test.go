@@ -1,10 +1,13 @@
 package engine_test
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -20,6 +23,7 @@ type proxy struct {
 
 	mu    sync.Mutex
 	cut   bool
+	lose  string
 	conns map[net.Conn]struct{}
 }
 
@@ -49,6 +53,50 @@ func (p *proxy) Cut(cut bool) {
 			_ = c.Close()
 		}
 	}
+}
+
+// Lose has nothing come back any more on a connection that has carried this text to the server; "": from now on on none.
+func (p *proxy) Lose(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lose = text
+}
+
+// wayBack is the way from the server, which is closed to what comes after the text.
+type wayBack struct {
+	io.Writer
+	p    *proxy
+	tail []byte
+	lost atomic.Bool
+}
+
+// sees what goes to the server, before it goes there.
+func (w *wayBack) sees(b []byte) {
+	w.p.mu.Lock()
+	text := w.p.lose
+	w.p.mu.Unlock()
+	if w.tail = append(w.tail, b...); text != "" && bytes.Contains(w.tail, []byte(text)) {
+		w.lost.Store(true)
+	}
+	w.tail = slices.Clone(w.tail[max(0, len(w.tail)-len(text)):])
+}
+
+func (w *wayBack) Write(b []byte) (int, error) {
+	if w.lost.Load() {
+		return len(b), nil
+	}
+	return w.Writer.Write(b)
+}
+
+// seeing has w see what is written.
+type seeing struct {
+	io.Writer
+	w *wayBack
+}
+
+func (s seeing) Write(b []byte) (int, error) {
+	s.w.sees(b)
+	return s.Writer.Write(b)
 }
 
 func (p *proxy) serve() {
@@ -82,13 +130,13 @@ func (p *proxy) join(client net.Conn) {
 	if !p.add(client) || !p.add(server) {
 		return
 	}
-	done := make(chan struct{})
+	done, back := make(chan struct{}), &wayBack{Writer: client, p: p}
 	go func() {
 		defer close(done)
-		_, _ = io.Copy(server, client)
+		_, _ = io.Copy(seeing{server, back}, client)
 		_ = server.Close()
 	}()
-	_, _ = io.Copy(client, server)
+	_, _ = io.Copy(back, server)
 	_ = client.Close()
 	<-done
 	p.mu.Lock()

@@ -130,6 +130,7 @@ func (ws *waits) heard(topic string, ids []uuid.UUID) {
 func (ws *waits) attend(ctx context.Context) {
 	ears := ears{}
 	defer ears.close()
+	defer signal(ws.more) // what it took last may have been for the goroutine after it
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {

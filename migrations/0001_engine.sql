@@ -69,7 +69,9 @@ create table pointsman.ready (
   run_at      timestamptz not null default now(),
   instance_id uuid        not null,
   rev         integer     not null,
-  solo        boolean     not null default false           -- to be leased alone: its last lease was lost
+  solo        boolean     not null default false,          -- to be leased alone: its last lease was lost
+  project     text        collate "C",                     -- of one that has been given the turn of a partition key: who drops the row
+  key         text        collate "C"                      -- gives it on, also when the instance is deleted by then
 );
 -- pick
 create index ready_pick on pointsman.ready (queue, lane, priority, run_at);

@@ -80,3 +80,23 @@ func TestGoesOn(t *testing.T) {
 	f.commit(consuming(outcome(*w, OutcomeDone), *w))
 	f.want("done 2", `select status, rev from pointsman.instances where correlation_key = 'k1'`)
 }
+
+// A commit that fails after it has read the inboxes of those that go on leaves nothing behind in the outcomes, which are committed again.
+func TestGoesOnAtTheSecondTry(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.started("k1", "k2")
+	f.fast(signal("k1", "pay", "d1"))
+	works := f.pick(8)
+	ahead, failing := outcome(works[0], OutcomeNext), outcome(works[1], OutcomeDone)
+	ahead.Ahead = works[0].GoOn(&ahead)
+	broken := newInstance("k3")
+	broken.State = []byte(`{`)
+	failing.Starts = []NewInstance{broken}
+	g := Group{Ahead: Lease{u(91), "w", time.Minute}}
+	if _, err := f.Commit(t.Context(), []Outcome{ahead, failing}, g); Blame(err) != BlameData {
+		t.Fatalf("got %v", err)
+	}
+	settled := must(f.Commit(t.Context(), []Outcome{ahead}, g))(t)
+	equal(t, "inbox", len(settled.Ahead[0].Inbox), 1)
+}

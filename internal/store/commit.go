@@ -266,8 +266,9 @@ func (s *Store) commit(a *outcomeArrays, targets []uuid.UUID, g Group, settled *
 		settled.wake(value(queue))
 		if ahead {
 			at := slices.IndexFunc(a.goOn, func(w *Work) bool { return w.ID == id && w.Rev == rev+1 })
-			a.goOn[at].Token = g.Ahead.Token
-			settled.Ahead = append(settled.Ahead, a.goOn[at])
+			w := *a.goOn[at] // its own: this transaction may fail yet, and the outcome come again
+			w.Token = g.Ahead.Token
+			settled.Ahead = append(settled.Ahead, &w)
 		}
 		return err
 	}}

@@ -93,8 +93,8 @@ var invariants = []struct{ rule, sql string }{
 	{"a waiter is stranded", `
 		select w.instance_id from pointsman.waiters w join pointsman.instances i on i.id = w.instance_id and i.rev = w.rev and i.live
 		where not exists (select from pointsman.running_keys k where k.project = w.project and k.key = w.key)
-		and not exists (select from pointsman.ready r join pointsman.instances j on j.id = r.instance_id
-			where j.project = w.project and j.partition_key = w.key and r.queue = w.queue and r.lane = w.lane)`},
+		and not exists (select from pointsman.ready r left join pointsman.instances j on j.id = r.instance_id
+			where coalesce(j.project, r.project) = w.project and coalesce(j.partition_key, r.key) = w.key and r.queue = w.queue and r.lane = w.lane)`},
 	{"a unique key is held out of its scope", `
 		select k.key from pointsman.unique_keys k where not exists (
 			select from pointsman.instances i where i.id = k.instance_id and i.project = k.project and i.unique_key = k.key and ` + occupies + `)`},

@@ -71,8 +71,8 @@ const promotion = `lanes as (
       order by w.priority, w.run_at limit 1 for update skip locked) b))
   returning *
 ), turn as (
-  insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo)
-  select queue, lane, priority, run_at, instance_id, rev, solo from promoted
+  insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo, project, key)
+  select queue, lane, priority, run_at, instance_id, rev, solo, project, key from promoted
 )`
 
 // promoteText (arrays: $1 projects, $2 keys) leaves alone a key that somebody holds: whoever that is has the next turn to give.

@@ -223,7 +223,7 @@ with {recursive}/* pick */ r as materialized (
       when i.machine || '@' || i.version <> all($4::text[]) then 'divert'
       when i.partition_key is not null or ` + pickMoves + ` then 'keyed' else 'run' end as fate,
     case when r.solo then md5($3::uuid::text || r.instance_id)::uuid else $3::uuid end as token,
-    i.project, i.machine, i.version, i.step, i.correlation_key, i.partition_key, i.unique_key, i.unique_scope, i.attempt, i.uncounted, i.visit, i.timed_out, i.wait_canceled,
+    coalesce(i.project, r.project) as project, i.machine, i.version, i.step, i.correlation_key, coalesce(i.partition_key, r.key) as partition_key, i.unique_key, i.unique_scope, i.attempt, i.uncounted, i.visit, i.timed_out, i.wait_canceled,
     i.due_at, i.awaits, i.last_error, i.traceparent, i.inserted_at, i.state
   from r left join pointsman.instances i on i.id = r.instance_id
 ), {keys}, l as (
@@ -264,8 +264,9 @@ const pickMet = `(fate = 'keyed' or partition_key is not null)`
 // pickPlain puts what has keys back, for pickKeyed.
 var pickPlain = strings.NewReplacer("{recursive}", "", "{keyed}", pickMet, "{runs}", "c.fate = 'run'",
 	"{turn}", "exists (select from c where "+pickMet+"), 0", "{keys}", `elsewhere as (
-  insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo)
-  select queue, case when fate = 'divert' and partition_key is null then `+divertedLane+` else lane end, priority, run_at, instance_id, rev, solo
+  insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo, project, key)
+  select queue, case when fate = 'divert' and partition_key is null then `+divertedLane+` else lane end, priority, run_at, instance_id, rev, solo,
+    case when partition_key is not null then project end, partition_key
   from c where fate = 'divert' or `+pickMet+`
 )`)
 
@@ -301,8 +302,8 @@ var pickKeyed = strings.NewReplacer("{recursive}", "recursive ", "{keyed}", pick
   where (project, partition_key) in (select project, key from stands union all select project, key from won)
   returning instance_id
 ), back as (
-  insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo)
-  select queue, lane, priority, run_at, instance_id, rev, solo from keyed
+  insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo, project, key)
+  select queue, lane, priority, run_at, instance_id, rev, solo, case when partition_key is not null then project end, partition_key from keyed
   where instance_id not in (select instance_id from able) or instance_id in (select instance_id from lost) and instance_id not in (select instance_id from waits)
   returning lane
 ), divert as (

@@ -52,7 +52,16 @@ func TestCountFailures(t *testing.T) {
 
 func TestHoldRoute(t *testing.T) {
 	t.Parallel()
-	f := setup(t)
+	for _, pooler := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pooler %v", pooler), func(t *testing.T) {
+			t.Parallel()
+			holdRoute(t, setupTuned(t, pooler))
+		})
+	}
+}
+
+func holdRoute(t *testing.T, f *fixture) {
+	t.Helper()
 	hold := func(owner string) string {
 		epoch, held, err := f.HoldRoute(t.Context(), "r", owner, time.Minute)
 		return fmt.Sprint(epoch, held, err)
@@ -85,8 +94,6 @@ func TestHoldRoute(t *testing.T) {
 
 // fences are of bridges that take an ordered route from one another.
 func fences() []scenario {
-	expiredRoute := `insert into pointsman.routes (name, epoch, owner, expires_at) values ('r', 1, 'a', now() - interval '1 s');` + "\n"
-	outOfOrder := `select o.id from pointsman.signals o, pointsman.signals n where o.dedup_key = 'old' and n.dedup_key = 'new' and o.id > n.id`
 	return []scenario{
 		{"fenced deliver / takeover, deliver", expiredRoute + awaiting(1, 1, "signal/pay"), together(fenced(1, pay(1, "old")), takingOver(pay(1, "new"))), outOfOrder},
 		{"fenced deliver / takeover / takeover", expiredRoute + awaiting(1, 1, "signal/pay"), together(fenced(1, pay(1, "old")), takingOver(pay(1, "new")), takingOver(pay(1, "new"))), outOfOrder},

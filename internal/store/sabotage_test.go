@@ -110,6 +110,10 @@ func sabotages() []sabotage {
 			[]string{"release / cancel of the waiter / pick, pick", "diverting pick / release"},
 		},
 		{
+			"a turn is forgotten with its instance", edits(pick, "coalesce(i.partition_key, r.key)", "i.partition_key"),
+			[]string{"retirement of a waiter / release / pick, pick", "retirement of the promoted / pick"},
+		},
+		{
 			"one waiter a partition key is promoted, not one a lane", edits(func(t *texts) *string { return &t.promote }, "(w.queue, w.lane) > (l.queue, l.lane)", "false"),
 			[]string{"release with waiters of two queues / pick"},
 		},

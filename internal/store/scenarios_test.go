@@ -25,7 +25,7 @@ func TestInterleavings(t *testing.T) {
 }
 
 func scenarios() (all []scenario) {
-	for _, part := range [][]scenario{deliveries(), slowDeliveries(), sweeps(), starts(), messageStarts(), ends(), effectScenarios(), partitions(), uniques(), aheads(), fences(), retries(), pauses(), resumes(), retentions(), ages()} {
+	for _, part := range [][]scenario{deliveries(), slowDeliveries(), sweeps(), starts(), messageStarts(), ends(), effectScenarios(), partitions(), uniques(), aheads(), fences(), retries(), pauses(), resumes(), retentions(), ages(), combinations()} {
 		all = append(all, part...)
 	}
 	return all
