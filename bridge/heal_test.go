@@ -219,7 +219,7 @@ func TestStalledConsumerIsMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := b.watchful(ordersRoute())
-	cfg.pace.stall = 20 * time.Millisecond
+	cfg.pace.stall = 3 * time.Second // what is made again has to deliver within it
 	b.run(cfg)
 	b.publishN(3)
 	b.signals(3)

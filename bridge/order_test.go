@@ -20,7 +20,7 @@ func (b *bundle) ordered() Route {
 // impatient makes unacked messages come again soon.
 func impatient(b *Bridge) {
 	for _, c := range b.routes {
-		c.route.ackWait = 300 * time.Millisecond
+		c.route.ackWait = 2 * time.Second
 	}
 }
 

@@ -23,7 +23,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+// patience is how long a test waits for what should come at once. Only one that fails waits so long.
+const patience = 90 * time.Second
 
 // bundle is a server, an inbox, and what a test wants to know of a bridge between them.
 type bundle struct {
@@ -82,7 +83,7 @@ func (b *bundle) config(routes ...Route) Config {
 	b.reg = prometheus.NewRegistry()
 	return Config{
 		Conn: b.conn, JetStream: b.js, Subjects: b.space, Inbox: b.inbox, Journal: b.journal, Routes: routes, NoSignalsRoute: true,
-		ManageStreams: true, ShutdownTimeout: 5 * time.Second, Metrics: b.reg,
+		ManageStreams: true, ShutdownTimeout: 30 * time.Second, Metrics: b.reg,
 		Logger: slog.New(slog.NewTextHandler(b.log, nil)),
 	}
 }

@@ -180,7 +180,7 @@ func TestCancelWhileExecuting(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			entered, cause := make(chan struct{}), make(chan error, 1)
-			w := b.work(engine.WorkerConfig{Lease: time.Second, Heartbeat: 10 * time.Millisecond, Machines: []*engine.Machine{steps(t, map[string]step{
+			w := b.work(engine.WorkerConfig{Lease: time.Hour, Heartbeat: beat, Machines: []*engine.Machine{steps(t, map[string]step{
 				"begin": func(ctx context.Context, _ *engine.Visit[raw]) (engine.Outcome, error) {
 					close(entered)
 					<-ctx.Done()

@@ -121,8 +121,8 @@ func TestRollingDeploy(t *testing.T) {
 	const begins, over = "instances wait that no worker serves", "a worker serves them"
 	eventually(t, "it is measured", func() bool { return old.gauge("pointsman_unserved_instances") == each })
 	equal(t, "lanes", old.gauge("pointsman_unserved_lanes"), 1)
+	eventually(t, "it has an age", func() bool { return old.gauge("pointsman_unserved_oldest_seconds") > 0 }) // set after the count
 	age := old.gauge("pointsman_unserved_oldest_seconds")
-	equal(t, "has an age", age > 0, true)
 	eventually(t, "it is measured again", func() bool { return old.gauge("pointsman_unserved_oldest_seconds") > age })
 	equal(t, "the log", len(old.log.about(begins, "level=WARN", "queue=default", "machine=m@2")), 1)
 

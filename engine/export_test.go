@@ -10,6 +10,9 @@ import (
 	"github.com/pointsman/pointsman/internal/store"
 )
 
+// SetGrace sets how long what was told to stop may take to do so.
+func SetGrace(w *Worker, d time.Duration) { w.grace = d }
+
 // ByHand is a worker none of whose loops run: a test calls what they call, in an order of its own.
 type ByHand struct {
 	*Worker

@@ -14,11 +14,8 @@ import (
 	"github.com/pointsman/pointsman/internal/store"
 )
 
-// short are leases that run out while a test waits.
-func short(cfg engine.WorkerConfig) engine.WorkerConfig {
-	cfg.Lease, cfg.Heartbeat, cfg.PollInterval = 300*time.Millisecond, 20*time.Millisecond, 10*time.Millisecond
-	return cfg
-}
+// beat is a heartbeat that comes often, and whose answer may take a while.
+const beat = 500 * time.Millisecond
 
 // A worker that is cut off from the database is as good as dead: another takes its instance over after the lease, with attempt + 1 and
 // no call of the error handler. The first one's step is told, and what it comes to is refused.
@@ -34,23 +31,25 @@ func TestWorkerCrash(t *testing.T) {
 		}})
 	}
 	firstKey := make(chan string, 1)
-	dead := b.workAs(b.another(px.URL), short(engine.WorkerConfig{Name: "first", Machines: []*engine.Machine{machine(func(ctx context.Context, v *engine.Visit[raw]) (engine.Outcome, error) {
+	// It takes its lease for lost by its own clock; the database is told that the time is over.
+	dead := b.workAs(b.another(px.URL), engine.WorkerConfig{Name: "first", Lease: 10 * time.Second, Heartbeat: beat, Machines: []*engine.Machine{machine(func(ctx context.Context, v *engine.Visit[raw]) (engine.Outcome, error) {
 		firstKey <- v.IdempotencyKey()
 		close(entered)
 		<-ctx.Done()
 		cause <- context.Cause(ctx)
 		<-leave
 		return engine.Done("first").Publish("s", 1, nil), nil
-	})}}))
+	})}})
 	id := b.begin("m", "k").ID
 	receive(t, entered)
 	equal(t, "lease of", b.get(id).Lease.Worker, "first")
 	px.Cut(true)
+	b.exec(`update pointsman.leases set expires_at = now() - interval '1 hour'`)
 	second := make(chan engine.Visit[raw], 1)
-	b.work(short(engine.WorkerConfig{Name: "second", Machines: []*engine.Machine{machine(func(_ context.Context, v *engine.Visit[raw]) (engine.Outcome, error) {
+	b.work(engine.WorkerConfig{Name: "second", Machines: []*engine.Machine{machine(func(_ context.Context, v *engine.Visit[raw]) (engine.Outcome, error) {
 		second <- *v
 		return engine.Done("second"), nil
-	})}}))
+	})}})
 	v := receive(t, second)
 	equal(t, "attempt", v.Instance.Attempt, 1)
 	equal(t, "idempotency key", v.IdempotencyKey(), receive(t, firstKey))
@@ -128,10 +127,14 @@ func TestHeartbeatKeepsLongSteps(t *testing.T) {
 		},
 	})
 	one, two := b.begin("m", "long").ID, b.begin("m", "").ID // one pick has both
-	b.work(short(engine.WorkerConfig{Machines: []*engine.Machine{m}}))
+	b.work(engine.WorkerConfig{Lease: 10 * time.Minute, Heartbeat: beat, Machines: []*engine.Machine{m}})
 	contexts := []context.Context{receive(t, long), receive(t, again)}
-	first := b.get(one).Lease.ExpiresAt
-	b.until(one, "extended beyond its first lease", func(in engine.Instance) bool { return in.Lease.ExpiresAt.Sub(first) > 400*time.Millisecond })
+	for range 3 { // the answer to one heartbeat is heeded before the next
+		b.exec(`update pointsman.leases set expires_at = expires_at - interval '9 minutes'`)
+		eventually(t, "all leases are extended", func() bool {
+			return b.count(`select count(*) from pointsman.leases where expires_at < now() + interval '5 minutes'`) == 0
+		})
+	}
 	for i, ctx := range contexts {
 		if ctx.Err() != nil {
 			t.Errorf("%d was told to stop: %v", i, context.Cause(ctx))
@@ -184,7 +187,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	b := setup(t)
 	px := newProxy(t, b.db.URL)
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
-	w := b.workAs(b.another(px.URL), engine.WorkerConfig{Lease: time.Minute, Heartbeat: 20 * time.Millisecond, PollInterval: 10 * time.Millisecond, Machines: []*engine.Machine{steps(t, map[string]step{
+	w := b.workAs(b.another(px.URL), engine.WorkerConfig{Lease: time.Hour, Heartbeat: beat, PollInterval: 10 * time.Millisecond, Machines: []*engine.Machine{steps(t, map[string]step{
 		"begin": func(context.Context, *engine.Visit[raw]) (engine.Outcome, error) {
 			entered <- struct{}{}
 			<-leave
@@ -194,7 +197,7 @@ func TestDatabaseAwayAndBack(t *testing.T) {
 	})}})
 	id := b.begin("m", "").ID
 	receive(t, entered)
-	must(0, w.Ready())(t)
+	eventually(t, "ready", func() bool { return w.Ready() == nil })
 	px.Cut(true)
 	parts := map[string]bool{}
 	eventually(t, "all parts say so", func() bool {
@@ -226,7 +229,7 @@ func TestLockedInstanceIsSetAside(t *testing.T) {
 	}
 	cfg := must(pgxpool.ParseConfig(b.db.URL))(t)
 	store.Tune(cfg, false)
-	cfg.ConnConfig.RuntimeParams["lock_timeout"] = "100ms"
+	cfg.ConnConfig.RuntimeParams["lock_timeout"] = "1s"
 	impatient := must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
 	t.Cleanup(impatient.Close)
 	arrived, first, others := make(chan struct{}, n), make(chan struct{}), make(chan struct{})
@@ -257,7 +260,7 @@ func TestLockedInstanceIsSetAside(t *testing.T) {
 	eventually(t, "the others are done", func() bool { return b.count(`select count(*) from pointsman.instances where status = 'done'`) == n-1 })
 	b.ends(b.start(engine.NewInstance{Machine: "m", Start: "end"}).ID, engine.StatusDone)
 	equal(t, "the locked one", b.get(locked).Status, engine.StatusExecuting)
-	equal(t, "ready", w.Ready(), nil)
+	eventually(t, "ready", func() bool { return w.Ready() == nil })
 	must(0, tx.Rollback(t.Context()))(t)
 	b.ends(locked, engine.StatusDone)
 	eventually(t, "no lease is left", func() bool { return b.count(`select count(*) from pointsman.leases`) == 0 })

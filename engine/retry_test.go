@@ -78,7 +78,7 @@ func TestLastError(t *testing.T) {
 	b := setup(t)
 	broken := true
 	b.serve(define(t, engine.Definition[raw]{
-		Retry: engine.RetryPolicy{Initial: 50 * time.Millisecond},
+		Retry: engine.RetryPolicy{Initial: time.Hour, Max: time.Hour},
 		Steps: map[string]step{"begin": func(context.Context, *engine.Visit[raw]) (engine.Outcome, error) {
 			if broken {
 				broken = false
@@ -93,6 +93,7 @@ func TestLastError(t *testing.T) {
 	equal(t, "status", in.Status, engine.StatusRunnable)
 	equal(t, "attempt", in.Attempt, 1)
 	equal(t, "waits", in.RunAt != nil, true)
+	b.exec(`update pointsman.timers set run_at = now()`)
 	in = b.ends(id, engine.StatusDone)
 	equal(t, "error in the end", in.LastError, "")
 }

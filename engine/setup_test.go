@@ -19,8 +19,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// patience is how long a test waits for what should come at once.
-const patience = 20 * time.Second
+// patience is how long a test waits for what should come at once. Only one that fails waits so long.
+const patience = 90 * time.Second
 
 var quiet = slog.New(slog.DiscardHandler)
 
@@ -93,6 +93,9 @@ func (b *bundle) workAs(c *engine.Client, cfg engine.WorkerConfig) *running {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(b.t.Context()))
 	r := &running{Worker: must(engine.NewWorker(c, cfg))(b.t), t: b.t, cancel: cancel, done: make(chan struct{})}
+	if cfg.ShutdownTimeout == soon {
+		engine.SetGrace(r.Worker, patience)
+	}
 	go func() {
 		defer close(r.done)
 		r.err = r.Run(ctx)

@@ -12,6 +12,9 @@ import (
 	"github.com/pointsman/pointsman/engine"
 )
 
+// soon is a ShutdownTimeout that is over at once. What is told to stop then may take its time all the same.
+const soon = time.Millisecond
+
 // Run, told to stop, takes no more, waits for the steps that run, commits what they come to, and returns nil.
 func TestDrain(t *testing.T) {
 	t.Parallel()
@@ -70,7 +73,7 @@ func TestShutdownTimeout(t *testing.T) {
 					},
 				},
 			})
-			w := b.work(engine.WorkerConfig{ShutdownTimeout: 500 * time.Millisecond, Machines: []*engine.Machine{m}})
+			w := b.work(engine.WorkerConfig{ShutdownTimeout: soon, Machines: []*engine.Machine{m}})
 			id := b.parked("k")
 			b.send("k", "s", "d")
 			receive(t, entered)
@@ -99,7 +102,7 @@ func TestStepThatDoesNotStop(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	entered, leave, left := make(chan struct{}, 2), make(chan struct{}), make(chan struct{})
-	w := b.work(engine.WorkerConfig{ShutdownTimeout: 100 * time.Millisecond, Machines: []*engine.Machine{steps(t, map[string]step{
+	w := b.work(engine.WorkerConfig{ShutdownTimeout: 5 * time.Second, Machines: []*engine.Machine{steps(t, map[string]step{
 		"begin": func(context.Context, *engine.Visit[raw]) (engine.Outcome, error) {
 			defer close(left)
 			entered <- struct{}{}
@@ -132,7 +135,7 @@ func TestShutdownWithoutDatabase(t *testing.T) {
 	b := setup(t)
 	px := newProxy(t, b.db.URL)
 	entered, leave := make(chan struct{}), make(chan struct{})
-	w := b.workAs(b.another(px.URL), engine.WorkerConfig{ShutdownTimeout: 200 * time.Millisecond, Machines: []*engine.Machine{steps(t, map[string]step{
+	w := b.workAs(b.another(px.URL), engine.WorkerConfig{ShutdownTimeout: 5 * time.Second, Machines: []*engine.Machine{steps(t, map[string]step{
 		"begin": func(context.Context, *engine.Visit[raw]) (engine.Outcome, error) {
 			close(entered)
 			<-leave

@@ -26,7 +26,7 @@ func (w *Worker) gone(ctx context.Context) {
 	if w.health.err() != nil {
 		return
 	}
-	call, cancel := context.WithTimeout(ctx, w.grace())
+	call, cancel := context.WithTimeout(ctx, w.grace)
 	defer cancel()
 	if err := w.store.Gone(call, w.cfg.Name); err != nil {
 		w.log.Debug("could not say that it is gone", "worker", w.cfg.Name, "error", err)

@@ -155,7 +155,7 @@ func (h *hall) sees(w *wait) sight {
 	select {
 	case s := <-w.seen:
 		return s
-	case <-time.After(30 * time.Second):
+	case <-time.After(90 * time.Second):
 		h.t.Fatal("nothing is seen")
 		return sight{}
 	}
@@ -164,7 +164,7 @@ func (h *hall) sees(w *wait) sight {
 // eventually polls a condition.
 func (h *hall) eventually(what string, ok func() bool) {
 	h.t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); !ok(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			h.t.Fatalf("never: %s", what)
 		}
@@ -344,7 +344,7 @@ func TestLeave(t *testing.T) {
 		select {
 		case topic := <-c:
 			return topic
-		case <-time.After(30 * time.Second):
+		case <-time.After(90 * time.Second):
 			return "nothing"
 		}
 	}

@@ -95,6 +95,7 @@ type Worker struct {
 	client   *Client
 	store    *store.Store
 	cfg      WorkerConfig
+	grace    time.Duration // how long what was told to stop may take to do so
 	log      *slog.Logger
 	metrics  *metrics
 	machines map[string]*Machine // by machine@version
@@ -118,7 +119,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
 	}
-	w := &Worker{client: c, store: c.store, cfg: cfg, log: cfg.Logger, metrics: c.metrics, machines: map[string]*Machine{}, leases: newLeases(cfg.Lease), reap: newAlarm()}
+	w := &Worker{client: c, store: c.store, cfg: cfg, grace: min(5*time.Second, cfg.ShutdownTimeout), log: cfg.Logger, metrics: c.metrics, machines: map[string]*Machine{}, leases: newLeases(cfg.Lease), reap: newAlarm()}
 	if w.log == nil {
 		w.log = c.log
 	}
@@ -174,7 +175,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	close(drain)
 	select {
 	case <-committed:
-	case <-time.After(max(time.Until(deadline), w.grace())):
+	case <-time.After(max(time.Until(deadline), w.grace)):
 	}
 	stopSettling()
 	<-committed
@@ -183,9 +184,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.leftover(abandoned)
 }
 
-// grace is how long what was told to stop may take to do so.
-func (w *Worker) grace() time.Duration { return min(5*time.Second, w.cfg.ShutdownTimeout) }
-
 // leftover is what Run could not see to the end.
 func (w *Worker) leftover(abandoned bool) error {
 	left := w.leases.count()
@@ -193,7 +191,7 @@ func (w *Worker) leftover(abandoned bool) error {
 	case left == 0:
 		return nil
 	case abandoned:
-		return fmt.Errorf("worker: steps of %d instances did not stop within %s; their leases run out by themselves", left, w.cfg.ShutdownTimeout+w.grace())
+		return fmt.Errorf("worker: steps of %d instances did not stop within %s; their leases run out by themselves", left, w.cfg.ShutdownTimeout+w.grace)
 	default:
 		return fmt.Errorf("worker: %d instances could not be given back; their leases run out by themselves", left)
 	}
@@ -239,7 +237,7 @@ func (w *Worker) finish(running *sync.WaitGroup, deadline time.Time, stopWorking
 	select {
 	case <-done:
 		return false
-	case <-time.After(w.grace()):
+	case <-time.After(w.grace):
 		return true
 	}
 }

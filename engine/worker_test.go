@@ -350,7 +350,7 @@ func TestRunAhead(t *testing.T) {
 			return engine.Next("count"), nil
 		},
 	}}))(t)
-	b.serve(chain)
+	b.work(engine.WorkerConfig{PollInterval: slow, Machines: []*engine.Machine{chain}}) // a poll stands for others who wait
 	id := b.begin("chain", "").ID
 	in := b.ends(id, engine.StatusDone)
 	equal(t, "result", string(in.Result), "30")

@@ -57,7 +57,7 @@ func (s *stack) prints(p *process, pattern string) []string {
 	s.Helper()
 	want := regexp.MustCompile(pattern)
 	var found []string
-	s.until(time.Minute, "dev prints "+pattern, func() (bool, string) {
+	s.until(patience, "dev prints "+pattern, func() (bool, string) {
 		found = want.FindStringSubmatch(p.out.String())
 		return found != nil, p.out.String()
 	})
@@ -106,7 +106,7 @@ func (s *stack) clean(tmp string) {
 	if runtime.GOOS != "linux" {
 		return
 	}
-	s.until(10*time.Second, "all processes end", func() (bool, string) {
+	s.until(patience, "all processes end", func() (bool, string) {
 		files, err := filepath.Glob("/proc/[0-9]*/environ")
 		s.must(err)
 		for _, file := range files {
@@ -124,7 +124,7 @@ func TestDevTraffic(t *testing.T) {
 	t.Parallel()
 	s, tmp := newDev(t)
 	p := s.dev(tmp, "--traffic", "300", "--exit")
-	s.must(p.wait(2 * time.Minute))
+	s.must(p.wait(5 * time.Minute))
 	table := s.addsUp(p, 300)
 	for _, fate := range []string{"duplicate", "conflict", "held", "filtered", "dead-lettered"} {
 		if table[fate] == 0 {
@@ -141,7 +141,7 @@ func TestDevChaos(t *testing.T) {
 	t.Parallel()
 	s, tmp := newDev(t)
 	p := s.dev(tmp, "--traffic", "300", "--exit", "--chaos")
-	s.must(p.wait(3 * time.Minute))
+	s.must(p.wait(5 * time.Minute))
 	s.addsUp(p, 300)
 	killed := map[string]int{}
 	for _, kill := range regexp.MustCompile(`kill +\d+: (\w+) +up again`).FindAllStringSubmatch(p.out.String(), -1) {
@@ -162,7 +162,7 @@ func TestDevOnOthersServers(t *testing.T) {
 	s := newStack(t)
 	tmp := t.TempDir()
 	p := s.dev(tmp, "--traffic", "40", "--exit", "--chaos", "--database-url", s.databaseURL, "--nats-url", s.natsURL)
-	s.must(p.wait(3 * time.Minute))
+	s.must(p.wait(5 * time.Minute))
 	s.addsUp(p, 40)
 	if out := p.out.String(); strings.Contains(out, "postgres  up again") || strings.Contains(out, "nats      up again") {
 		t.Errorf("it killed what is not its own:\n%s", out)
@@ -179,7 +179,7 @@ func TestDevKeepsItsData(t *testing.T) {
 	data := filepath.Join(tmp, "data")
 	for range 2 {
 		p := s.dev(tmp, "--data-dir", data, "--traffic", "20", "--exit")
-		s.must(p.wait(time.Minute))
+		s.must(p.wait(patience))
 		s.addsUp(p, 20)
 	}
 	p := s.dev(tmp, "--data-dir", data)
@@ -192,7 +192,7 @@ func TestDevKeepsItsData(t *testing.T) {
 	if n != 40 {
 		t.Errorf("%d orders are there, want 40 of two runs", n)
 	}
-	s.must(p.interrupt(20 * time.Second))
+	s.must(p.interrupt(patience))
 }
 
 func (p *process) interrupt(within time.Duration) error {
@@ -221,7 +221,7 @@ func TestDevInterrupted(t *testing.T) {
 			p := s.dev(tmp, test.args...)
 			s.prints(p, test.at)
 			began := time.Now()
-			err := p.interrupt(20 * time.Second)
+			err := p.interrupt(patience)
 			var exit *exec.ExitError
 			status := 0
 			if errors.As(err, &exit) {
@@ -259,7 +259,7 @@ func TestDevAsNobody(t *testing.T) {
 	cmd := &exec.Cmd{Path: filepath.Join(dir, "pointsman"), Args: []string{"pointsman", "dev", "--traffic", "40", "--exit"}, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	p := s.launch(cmd)
-	s.must(p.wait(time.Minute))
+	s.must(p.wait(patience))
 	s.addsUp(p, 40)
 }
 
@@ -268,7 +268,7 @@ func TestDevUsage(t *testing.T) {
 	s, tmp := newDev(t)
 	for _, args := range [][]string{{"--exit"}, {"--chaos"}, {"--traffic", "-1"}, {"--traffic", "many"}, {"--traffic", "1", "--config", "own.yaml"}, {"more"}} {
 		p := s.dev(tmp, args...)
-		err := p.wait(20 * time.Second)
+		err := p.wait(patience)
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 2 {
 			t.Errorf("dev %v: %v, want status 2", args, err)

@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
+// patience is how long a test waits for what should come soon. Only one that fails waits so long.
+const patience = 2 * time.Minute
+
 // binaries is where the programs are built.
 var binaries string
 
@@ -62,7 +65,7 @@ func newStack(t *testing.T) *stack {
 	s := &stack{T: t, dir: t.TempDir(), databaseURL: pgtest.Database(t)}
 	server := natstest.Start(t)
 	s.natsURL, s.nc, s.js = server.URL, server.Conn(t), server.JetStream(t)
-	s.must(s.start("migrate", "pointsman", "migrate", "up").wait(time.Minute))
+	s.must(s.start("migrate", "pointsman", "migrate", "up").wait(patience))
 	var err error
 	if s.db, err = pgx.Connect(t.Context(), s.databaseURL); err != nil {
 		t.Fatal(err)
@@ -170,7 +173,7 @@ func (s *stack) messages(stream string) (all []jetstream.Msg) {
 	c, err := st.OrderedConsumer(s.Context(), jetstream.OrderedConsumerConfig{})
 	s.must(err)
 	for uint64(len(all)) < info.State.Msgs {
-		batch, err := c.Fetch(int(info.State.Msgs)-len(all), jetstream.FetchMaxWait(5*time.Second))
+		batch, err := c.Fetch(int(info.State.Msgs)-len(all), jetstream.FetchMaxWait(patience))
 		s.must(err)
 		before := len(all)
 		for m := range batch.Messages() {

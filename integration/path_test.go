@@ -19,7 +19,7 @@ func TestWholePath(t *testing.T) {
 		t.Fatal(err)
 	}
 	bridge := func(name string) *process { return s.start(name, "bridge", "--config", config) }
-	worker := func(name string) *process { return s.start(name, "orders-worker", "-lease", "6s") }
+	worker := func(name string) *process { return s.start(name, "orders-worker", "-lease", "10s") }
 
 	bridges := []*process{bridge("bridge 1"), bridge("bridge 2")}
 	workers := []*process{worker("worker 1"), worker("worker 2")}
@@ -34,11 +34,11 @@ func TestWholePath(t *testing.T) {
 	sh.publish(now[2*third:])
 	sh.outsideWindow()
 	sh.publish(later)
-	sh.settled(2 * time.Minute)
+	sh.settled(patience)
 	t.Logf("%d messages, %d of them again later, %d poison, settled %.1f s after the first", sh.sent, len(later), len(sh.poison), time.Since(begin).Seconds())
 
 	for _, p := range append(bridges, workers...) {
-		if err := p.stop(40 * time.Second); err != nil {
+		if err := p.stop(patience); err != nil {
 			t.Error(err)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,7 +19,7 @@ import (
 func (s *stack) run(program string, args ...string) (status int, printed string) {
 	s.Helper()
 	p := s.start(program, program, args...)
-	err := p.wait(time.Minute)
+	err := p.wait(patience)
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):
@@ -38,13 +37,16 @@ func (s *stack) file(name, text string) string {
 	return path
 }
 
+// away is a database that cannot be reached.
+const away = "postgres://postgres@127.0.0.1:1/none?connect_timeout=1"
+
 var listening = regexp.MustCompile(`msg=listening addr=(\S+)`)
 
 // address is where the program answers health and metrics.
 func (p *process) address(s *stack) string {
 	s.Helper()
 	var addr string
-	s.until(20*time.Second, p.name+" listens", func() (bool, string) {
+	s.until(patience, p.name+" listens", func() (bool, string) {
 		m := listening.FindStringSubmatch(p.out.String())
 		if m == nil {
 			return false, p.out.String()
@@ -67,7 +69,7 @@ func (s *stack) get(url string) (status int, body string) {
 
 func (s *stack) ready(addr string, want int, says string) {
 	s.Helper()
-	s.until(time.Minute, addr+" answers as expected", func() (bool, string) {
+	s.until(patience, addr+" answers as expected", func() (bool, string) {
 		status, body := s.get("http://" + addr + "/readyz")
 		return status == want && strings.Contains(body, says), body
 	})
@@ -85,11 +87,11 @@ routes:
     on_missing: wait
   - {name: items, stream: ORDERS, subject: "orders.*", signal: item, correlation_key: k, batch: {size: many}, retries: 3}
 `)
+	s.databaseURL, s.natsURL = away, "nats://127.0.0.1:1" // for which a program with a right configuration waits
 	for _, program := range []string{"bridge", "worker"} {
-		begin := time.Now()
 		status, printed := s.run(program, "--config", file)
-		if took := time.Since(begin); status != 2 || took > time.Second {
-			t.Errorf("%s: exit status %d after %s, want 2 in under a second:\n%s", program, status, took, printed)
+		if status != 2 {
+			t.Errorf("%s: exit status %d, want 2:\n%s", program, status, printed)
 		}
 		for _, want := range []string{"wrong.yaml:3:", "wrong.yaml:6:", "wrong.yaml:8:", "wrong.yaml:9:", "size", "retries"} {
 			if !strings.Contains(printed, want) {
@@ -122,7 +124,7 @@ func TestUsage(t *testing.T) {
 			}
 			continue
 		}
-		err := p.wait(time.Minute)
+		err := p.wait(patience)
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.ExitCode() != 2 || p.out.String() == "" {
 			t.Errorf("%v: %v, want exit status 2 and a word", call, err)
@@ -152,26 +154,26 @@ func TestOldSchemaIsRefusedUnlessToldToMigrate(t *testing.T) {
 	if status, printed := s.run("pointsman", "migrate", "status"); status != 0 || !strings.Contains(printed, "up to date") {
 		t.Errorf("migrate status: %d %s", status, printed)
 	}
-	s.must(bridge.stop(30 * time.Second))
+	s.must(bridge.stop(patience))
 }
 
 // TestAwayServersAreWaitedFor: neither a Postgres nor a NATS that is not there yet is an exit, and readyz says which it is.
 func TestAwayServersAreWaitedFor(t *testing.T) {
 	s := newStack(t)
 	database, server := s.databaseURL, s.natsURL
-	s.databaseURL = "postgres://postgres@127.0.0.1:1/none?connect_timeout=1"
+	s.databaseURL = away
 	bridge, worker := s.start("bridge", "bridge"), s.start("worker", "worker")
 	s.ready(bridge.address(s), http.StatusServiceUnavailable, "database")
 	s.ready(worker.address(s), http.StatusServiceUnavailable, "database")
-	s.must(bridge.stop(20 * time.Second))
-	s.must(worker.stop(20 * time.Second))
+	s.must(bridge.stop(patience))
+	s.must(worker.stop(patience))
 
 	s.databaseURL, s.natsURL = database, "nats://127.0.0.1:1"
 	bridge, worker = s.start("bridge without nats", "bridge"), s.start("worker without nats", "worker")
 	s.ready(bridge.address(s), http.StatusServiceUnavailable, "nats")
 	s.ready(worker.address(s), http.StatusOK, "ready") // it needs no NATS but for pokes
-	s.must(bridge.stop(20 * time.Second))
-	s.must(worker.stop(20 * time.Second))
+	s.must(bridge.stop(patience))
+	s.must(worker.stop(patience))
 	s.natsURL = server
 }
 
@@ -186,7 +188,7 @@ func TestBuiltInSignalsRoute(t *testing.T) {
 	s.ready(addr, http.StatusOK, "ready")
 	_, err = s.js.Publish(s.Context(), "orders.7.placed", []byte(`{"amount": 5, "items": 0}`))
 	s.must(err)
-	s.until(20*time.Second, "the order waits", func() (bool, string) {
+	s.until(patience, "the order waits", func() (bool, string) {
 		return s.count(`select count(*) from pointsman.v_instances where status = 'awaiting_signal'`) == 1, ""
 	})
 	_, err = s.js.PublishMsg(s.Context(), &nats.Msg{
@@ -194,7 +196,7 @@ func TestBuiltInSignalsRoute(t *testing.T) {
 		Header: nats.Header{"Pointsman-Correlation-Key": {"order-7"}, "Nats-Msg-Id": {"p1"}},
 	})
 	s.must(err)
-	s.until(20*time.Second, "the order ends", func() (bool, string) {
+	s.until(patience, "the order ends", func() (bool, string) {
 		return s.count(`select count(*) from pointsman.v_instances where status = 'done' and correlation_key = 'order-7'`) == 1, ""
 	})
 	_, metrics := s.get("http://" + addr + "/metrics")
@@ -203,8 +205,8 @@ func TestBuiltInSignalsRoute(t *testing.T) {
 			t.Errorf("metrics have no %s", want)
 		}
 	}
-	s.must(bridge.stop(30 * time.Second))
-	s.must(worker.stop(30 * time.Second))
+	s.must(bridge.stop(patience))
+	s.must(worker.stop(patience))
 }
 
 func createStreams(s *stack) error {

@@ -66,7 +66,7 @@ func TestREADME(t *testing.T) {
 
 	next("go run ./cmd/pointsman dev --traffic 2000 --exit --chaos")
 	p = s.dev(tmp, "--traffic", "2000", "--exit", "--chaos")
-	s.must(p.wait(3 * time.Minute))
+	s.must(p.wait(5 * time.Minute))
 	s.addsUp(p, 2000)
 
 	next("go test -race ./...") // which this is
@@ -97,7 +97,7 @@ func natsOf(s *stack, dev *process) string { return s.prints(dev, `NATS +(nats:/
 func (s *stack) interrupt(p *process) {
 	s.Helper()
 	s.must(p.cmd.Process.Signal(os.Interrupt))
-	s.must(p.wait(time.Minute))
+	s.must(p.wait(patience))
 }
 
 // parcels is the process of one's own, with the configuration and the program that README shows.
@@ -146,6 +146,6 @@ func (s *stack) ownServers(r readme, next func(...string)) {
 	bridge, worker := own.start("bridge", "bridge", "--config", "parcels.yaml"), own.start("worker", "worker", "--config", "parcels.yaml")
 	own.ready(worker.address(own), 200, "ready")
 	own.ready(bridge.address(own), 503, "PARCELS") // a stream that nobody has made yet, said with its reason
-	own.must(bridge.stop(30 * time.Second))
-	own.must(worker.stop(30 * time.Second))
+	own.must(bridge.stop(patience))
+	own.must(worker.stop(patience))
 }

@@ -133,7 +133,7 @@ func (sh *shop) publish(ms []message) {
 			case <-ack.Ok():
 			case err := <-ack.Err():
 				sh.Fatal(err)
-			case <-time.After(30 * time.Second):
+			case <-time.After(patience):
 				sh.Fatal("no ack of a publication")
 			}
 		}
@@ -149,9 +149,9 @@ func (sh *shop) settled(within time.Duration) {
 		all := sh.count(`select count(*) from pointsman.v_instances`)
 		return n == 0 && all == len(sh.orders), fmt.Sprintf("%d of %d orders there, %d not ended", all, len(sh.orders), n)
 	})
-	sh.consumed(time.Minute)
+	sh.consumed(patience)
 	sh.checkOrders()
-	sh.checkOutcomes(time.Minute)
+	sh.checkOutcomes(patience)
 	sh.checkDeadLetters()
 	if n := sh.count(`select count(*) from pointsman.v_inbox`); n != 0 {
 		sh.Errorf("%d signals are left in inboxes of orders that have all ended", n)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -142,7 +143,7 @@ func TestServiceComesBack(t *testing.T) {
 	t.Parallel()
 	s, nc := newStage(t), natstest.Start(t).Conn(t)
 	cfg := config(t, nc)
-	cfg.Retry = engine.RetryPolicy{MaxAttempts: 1000, Initial: time.Millisecond, Max: 5 * time.Millisecond}
+	cfg.Retry = engine.RetryPolicy{MaxAttempts: math.MaxInt32, Initial: time.Millisecond, Max: 5 * time.Millisecond}
 	var log journal
 	cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	s.work(machine(t, cfg))
@@ -167,8 +168,8 @@ func TestNATSIsAway(t *testing.T) {
 		}
 		return nil
 	})
-	cfg := config(t, server.Conn(t))
-	cfg.Timeout, cfg.Retry.MaxAttempts = 20*time.Millisecond, 1
+	cfg := config(t, nc) // of the service too: a request goes out after its subscription is back
+	cfg.Timeout, cfg.Retry.MaxAttempts = 10*time.Second, 1
 	server.Down(t)
 	s.work(machine(t, cfg))
 	id := s.begin(engine.NewInstance{})

@@ -76,7 +76,7 @@ func encode(t testing.TB, v any) []byte {
 }
 
 // patience is how long a test waits for what should come at once.
-const patience = 20 * time.Second
+const patience = 90 * time.Second
 
 // stage is a client on a schema of the test's own.
 type stage struct {

@@ -49,7 +49,7 @@ func next(t *testing.T, c <-chan uuid.UUID) uuid.UUID {
 	select {
 	case id := <-c:
 		return id
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("nothing is told")
 		return uuid.UUID{}
 	}

@@ -13,6 +13,9 @@ import (
 	"github.com/pointsman/pointsman/wake"
 )
 
+// patience is how long a test waits for what should come at once.
+const patience = 90 * time.Second
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 type bundle struct {
@@ -58,7 +61,7 @@ func receive(t *testing.T, c <-chan string) string {
 	select {
 	case q := <-c:
 		return q
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("no poke")
 		return ""
 	}

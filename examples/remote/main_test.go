@@ -50,7 +50,7 @@ func parcel(t *testing.T, databaseURL, pooler string) {
 			t.Fatal(err)
 		}
 	}
-	msg, err := outcomes.NextMsg(30 * time.Second)
+	msg, err := outcomes.NextMsg(90 * time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}

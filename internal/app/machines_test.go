@@ -68,7 +68,7 @@ func TestWorkerIsReadyWithNATS(t *testing.T) {
 // eventually polls an address for an answer.
 func eventually(t *testing.T, url, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		body := ""
 		if resp, err := http.Get(url); err == nil {
 			b, _ := io.ReadAll(resp.Body)

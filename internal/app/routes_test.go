@@ -63,7 +63,7 @@ func runBridge(t *testing.T, yaml string) (stop func()) {
 func untilAcked(t *testing.T, js jetstream.JetStream, route string) {
 	t.Helper()
 	last := "no consumer"
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		consumer, err := js.Consumer(t.Context(), "ORDERS", "pointsman-"+route)
 		if err != nil {
 			continue

@@ -24,7 +24,7 @@ import (
 )
 
 // patience is how long the programs may take to be ready, or to stop.
-const patience = 30 * time.Second
+const patience = 90 * time.Second
 
 // Stack is what runs.
 type Stack struct {
@@ -103,7 +103,7 @@ func (s *Stack) run(t testing.TB, name string, program func(ctx context.Context,
 // untilReady asks a program until it says so.
 func untilReady(t testing.TB, name, addr string) {
 	t.Helper()
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 	deadline := time.Now().Add(patience)
 	last := "no answer"
 	for time.Now().Before(deadline) {

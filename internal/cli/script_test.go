@@ -83,7 +83,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("usage: until PATTERN COMMAND...: %v", err)
 	}
 	last := error(nil)
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(90 * time.Second); time.Now().Before(deadline); {
 		if last = ts.Exec(args[1], args[2:]...); last != nil {
 			continue
 		}

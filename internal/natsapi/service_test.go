@@ -20,7 +20,7 @@ import (
 	"github.com/pointsman/pointsman/subjects"
 )
 
-const patience = 10 * time.Second
+const patience = 90 * time.Second
 
 // serve runs operations that need no database. stop tells the service to end, and ended what Run returned.
 func serve(t *testing.T, slots int, operations map[string]operation) (client *Client, stop context.CancelFunc, ended <-chan error) {

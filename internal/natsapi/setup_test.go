@@ -146,7 +146,7 @@ func text[T any](p *T) string {
 // raw sends bytes as they are.
 func (b *bundle) raw(verb string, body []byte, headers ...string) *nats.Msg {
 	b.Helper()
-	ctx, cancel := context.WithTimeout(b.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(b.Context(), 90*time.Second)
 	defer cancel()
 	msg := nats.NewMsg(b.stack.Space.API(verb))
 	msg.Data = body

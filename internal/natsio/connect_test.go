@@ -37,7 +37,7 @@ func await(t *testing.T, nc *nats.Conn, connected bool) {
 	t.Helper()
 	changes := nc.StatusChanged()
 	defer nc.RemoveStatusListener(changes)
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(90 * time.Second)
 	for nc.IsConnected() != connected {
 		select {
 		case <-changes:
@@ -162,7 +162,7 @@ func (l *logBuffer) String() string {
 
 func (l *logBuffer) await(t *testing.T, text string) {
 	t.Helper()
-	timeout := time.After(20 * time.Second)
+	timeout := time.After(90 * time.Second)
 	for {
 		l.mu.Lock()
 		found, written := strings.Contains(l.b.String(), text), make(chan struct{})

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	readyTimeout = 10 * time.Second
+	readyTimeout = 30 * time.Second
 	readyPoll    = 50 * time.Millisecond // how often a start looks whether it has failed
 )
 

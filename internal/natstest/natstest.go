@@ -2,7 +2,8 @@
 package natstest
 
 import (
-	"net/url"
+	"math/rand/v2"
+	"net"
 	"strconv"
 	"testing"
 	"time"
@@ -12,6 +13,9 @@ import (
 
 	"github.com/pointsman/pointsman/internal/natsserver"
 )
+
+// Where Linux (from 32768 on), macOS and Windows (49152) find no ports for others, and few services have theirs.
+const firstPort, lastPort = 12000, 32000
 
 // reconnectWait is short: a test that takes NATS away waits for its return.
 const reconnectWait = 20 * time.Millisecond
@@ -27,18 +31,27 @@ type Server struct {
 // Start runs a server with no streams.
 func Start(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{cfg: natsserver.Config{Dir: t.TempDir(), Port: -1}}
+	s := &Server{cfg: natsserver.Config{Dir: t.TempDir(), Port: freePort(t)}}
 	s.Up(t)
 	t.Cleanup(func() { s.Down(t) })
 	s.URL = s.running.URL()
-	u, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatalf("natstest: %v", err)
-	}
-	if s.cfg.Port, err = strconv.Atoi(u.Port()); err != nil {
-		t.Fatalf("natstest: %v", err)
-	}
 	return s
+}
+
+// freePort is one that no system gives to who asks for any port, be it for a connection: nobody takes it while the server is down.
+func freePort(t testing.TB) int {
+	t.Helper()
+	var err error
+	for range 100 {
+		var l net.Listener
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			_ = l.Close()
+			return port
+		}
+	}
+	t.Fatalf("natstest: no port is free: %v", err)
+	return 0
 }
 
 // Down stops the server: NATS is away until Up. Streams are kept.

@@ -52,7 +52,7 @@ func TestServersAreApart(t *testing.T) {
 
 func await(t *testing.T, c <-chan struct{}) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	select {
 	case <-c:

@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	bouncerTimeout = 30 * time.Second
+	bouncerTimeout = 90 * time.Second
 	bouncerPause   = 5 * time.Millisecond
 	bouncerTries   = 5
 

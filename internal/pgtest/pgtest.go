@@ -26,7 +26,7 @@ import (
 
 const (
 	poolSize       = 10
-	cleanupTimeout = 20 * time.Second
+	cleanupTimeout = 90 * time.Second
 )
 
 // DB is one test's share of the server. The search path of URL and Pool does not hold Schema.

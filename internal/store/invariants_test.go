@@ -9,15 +9,18 @@ create table pointsman.accepted (dedup_key text);
 create function pointsman.bear_witness() returns trigger language plpgsql as $$
   begin insert into pointsman.witness values (new.instance_id, new.id, new.dedup_key); return null; end $$;
 create trigger bear_witness after insert on pointsman.signals for each row execute function pointsman.bear_witness();
-`
+` + reset
 
-// reset empties what scenarios write. Ids that they give to signals of their own are below 1000.
+// reset makes a function that empties what scenarios write; its statements are planned once. Ids that scenarios give to signals of
+// their own are below 1000.
 const reset = `
+create function pointsman.reset() returns void language plpgsql as $$ begin
 delete from pointsman.instances; delete from pointsman.ready; delete from pointsman.leases; delete from pointsman.timers; delete from pointsman.signals;
 delete from pointsman.ledger; delete from pointsman.held; delete from pointsman.outbox; delete from pointsman.history; delete from pointsman.events;
 delete from pointsman.running_keys; delete from pointsman.waiters; delete from pointsman.unique_keys; delete from pointsman.routes;
 delete from pointsman.departed; update pointsman.departed_to set finished_at = '-infinity';
-delete from pointsman.witness; delete from pointsman.accepted; select setval('pointsman.signal_ids', 1000);
+delete from pointsman.witness; delete from pointsman.accepted; perform setval('pointsman.signal_ids', 1000);
+end $$;
 `
 
 // invariants hold whenever nobody is in the middle of something; each query finds what violates it.
