@@ -139,20 +139,14 @@ func (l *Letters) Drop(ctx context.Context, seq uint64) error {
 	if err != nil || s == nil {
 		return err
 	}
-	if err := s.DeleteMsg(ctx, seq); err != nil && !gone(err) {
+	if err := s.DeleteMsg(ctx, seq); err != nil {
+		if _, there := s.GetMsg(ctx, seq); errors.Is(there, jetstream.ErrMsgNotFound) {
+			return nil
+		}
 		return fmt.Errorf("delete dead letter %d: %w", seq, err)
 	}
 	return nil
 }
-
-// gone says that there was nothing to delete, in either way the server has to say so.
-func gone(err error) bool {
-	var refused *jetstream.APIError
-	return errors.Is(err, jetstream.ErrMsgNotFound) || errors.As(err, &refused) && refused.ErrorCode == codeNoMessage
-}
-
-// codeNoMessage is the server's for the deletion of a message that is not there.
-const codeNoMessage = 10043
 
 // stream of the dead letters; nil where there is none yet.
 func (l *Letters) stream(ctx context.Context) (jetstream.Stream, error) {

@@ -82,6 +82,30 @@ func (c *Client) Expiring(ctx context.Context, batch []Intake) ([]bool, error) {
 	return expiring, nil
 }
 
+// Vanished says of which records the signal is gone: its instance lives, and neither its inbox nor its history has it.
+func (c *Client) Vanished(ctx context.Context, records []Record) ([]bool, error) {
+	vanished := make([]bool, len(records))
+	var at []int
+	var instances []uuid.UUID
+	var signals []int64
+	for i, r := range records {
+		if (r.Result == Delivered || r.Result == Started) && r.SignalID != 0 {
+			at, instances, signals = append(at, i), append(instances, r.InstanceID), append(signals, r.SignalID)
+		}
+	}
+	if len(at) == 0 {
+		return vanished, nil
+	}
+	found, err := c.store.Vanished(ctx, instances, signals)
+	if err != nil {
+		return nil, fmt.Errorf("vanished: %w", err)
+	}
+	for k, i := range at {
+		vanished[i] = found[k]
+	}
+	return vanished, nil
+}
+
 // question asks for the record of an intake; hash is what its entry would have.
 func (in *Intake) question() (q store.Question, hash uuid.UUID) {
 	g := in.signal()
