@@ -55,7 +55,7 @@ func (l *Letters) Choose(ctx context.Context, choice LetterChoice, from, to uint
 		if m.Sequence > to {
 			break
 		}
-		from = m.Sequence + 1
+		from = max(from, m.Sequence) + 1 // a letter by others may have a header that poses as its sequence
 		if letter := l.letter(m.Subject, m.Header, m.Data, m.Sequence, m.Time); choice.matches(letter) {
 			chosen, bytes = append(chosen, letter), bytes+len(m.Data)
 		}

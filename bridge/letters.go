@@ -128,7 +128,7 @@ func (l *Letters) window(ctx context.Context, s jetstream.Stream, filter string,
 			break
 		}
 		letters = append(letters, l.letter(m.Subject, m.Header, m.Data, m.Sequence, m.Time))
-		from = m.Sequence + 1
+		from = max(from, m.Sequence) + 1 // a letter by others may have a header that poses as its sequence
 	}
 	return letters, nil
 }
