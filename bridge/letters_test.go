@@ -144,8 +144,11 @@ func TestChooseLetters(t *testing.T) {
 		choice LetterChoice
 		want   string
 	}{
-		{LetterChoice{}, "[1 2 3 4 5 6 8 9 10 11 12]"}, {LetterChoice{Route: "b"}, "[1 3 5 9 11]"}, {LetterChoice{ReasonContains: "reason 1"}, "[4 5 6]"},
-		{LetterChoice{Route: "a", ReasonContains: "reason 1"}, "[4 6]"}, {LetterChoice{Route: "none"}, "[]"},
+		{LetterChoice{}, "[1 2 3 4 5 6 8 9 10 11 12]"},
+		{LetterChoice{Route: "b"}, "[1 3 5 9 11]"},
+		{LetterChoice{ReasonContains: "reason 1"}, "[4 5 6]"},
+		{LetterChoice{Route: "a", ReasonContains: "reason 1"}, "[4 6]"},
+		{LetterChoice{Route: "none"}, "[]"},
 	} {
 		for _, limit := range []int{1, 2, 50} {
 			if got := fmt.Sprint(walk(c.choice, from, limit)); got != c.want {

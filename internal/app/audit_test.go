@@ -30,7 +30,9 @@ routes:
 func waits(t *testing.T) *engine.Machine {
 	t.Helper()
 	machine, err := engine.Define(engine.Definition[struct{}]{Name: "waits", Start: "begin", Steps: map[string]engine.Step[struct{}]{
-		"begin": func(context.Context, *engine.Visit[struct{}]) (engine.Outcome, error) { return engine.Await("begin", "item"), nil },
+		"begin": func(context.Context, *engine.Visit[struct{}]) (engine.Outcome, error) {
+			return engine.Await("begin", "item"), nil
+		},
 	}})
 	if err != nil {
 		t.Fatal(err)
