@@ -59,18 +59,23 @@ func (l deadLetter) publication(space subjects.Space, maxPayload int) *nats.Msg 
 	msg.Header.Set(subjects.HeaderSeq, strconv.FormatUint(m.sequence, 10))
 	msg.Header.Set(subjects.HeaderSubject, m.subject)
 	msg.Header.Set(subjects.HeaderDeliveries, strconv.FormatUint(m.deliveries, 10))
+	msg.Header.Set(subjects.HeaderOrigin, fmt.Sprintf("%s %d %d", m.origin.Stream, m.origin.Created.UnixNano(), m.origin.Sequence))
+	msg.Header.Set(subjects.HeaderTime, m.stored.UTC().Format(time.RFC3339Nano))
 	fit(msg, maxPayload)
 	return msg
 }
 
+// originalPrefix stands for "Nats-" in the headers of a dead letter.
+const originalPrefix = "Pointsman-Original-"
+
 // quarantine copies the headers of a message for its dead letter. Those that NATS acts upon (a dedup id, an expected sequence or
 // stream, a rollup, a time to live) would act upon the dead letters: "Nats-X" becomes "Pointsman-Original-X".
 func quarantine(h map[string][]string) nats.Header {
-	const nats_, original = "nats-", "Pointsman-Original-"
-	out := make(nats.Header, len(h)+6)
+	const nats_ = "nats-"
+	out := make(nats.Header, len(h)+8)
 	for name, values := range h {
 		if len(name) > len(nats_) && strings.EqualFold(name[:len(nats_)], nats_) {
-			name = original + name[len(nats_):]
+			name = originalPrefix + name[len(nats_):]
 		}
 		out[name] = values
 	}
@@ -80,7 +85,7 @@ func quarantine(h map[string][]string) nats.Header {
 // fit makes a dead letter small enough for the server, which takes maxPayload bytes of headers and body (0: not known). It gives up
 // the end of the body first, then the original's headers, and says so in the reason.
 func fit(msg *nats.Msg, maxPayload int) {
-	const note = 64 // room for what is added to the reason
+	const note = 128 // room for what is added to the headers
 	size := headerSize(msg.Header)
 	if maxPayload <= 0 || size+len(msg.Data) <= maxPayload {
 		return
@@ -89,18 +94,20 @@ func fit(msg *nats.Msg, maxPayload int) {
 		kept := nats.Header{}
 		for _, name := range []string{
 			subjects.HeaderMsgID, subjects.HeaderReason, subjects.HeaderStream, subjects.HeaderSeq, subjects.HeaderSubject,
-			subjects.HeaderDeliveries, subjects.HeaderOriginalMsgID,
+			subjects.HeaderDeliveries, subjects.HeaderOriginalMsgID, subjects.HeaderOrigin, subjects.HeaderTime,
 		} {
 			if v := msg.Header.Get(name); v != "" {
 				kept.Set(name, v)
 			}
 		}
 		kept.Set(subjects.HeaderReason, kept.Get(subjects.HeaderReason)+"; headers left out")
+		kept.Add(subjects.HeaderCut, "headers")
 		msg.Header, size = kept, headerSize(kept)
 	}
 	if room := max(0, maxPayload-size-note); len(msg.Data) > room {
 		msg.Header.Set(subjects.HeaderReason,
 			fmt.Sprintf("%s; body cut from %d to %d bytes", msg.Header.Get(subjects.HeaderReason), len(msg.Data), room))
+		msg.Header.Add(subjects.HeaderCut, "body")
 		msg.Data = msg.Data[:room]
 	}
 }

@@ -11,12 +11,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/subjects"
 )
 
 // Letter is a dead letter: a message that can never be taken in, and why.
 type Letter struct {
-	Seq        uint64 // in the stream of the dead letters
+	Seq        uint64 // in the stream of the dead letters,
+	ID         string // and its own Nats-Msg-Id there
 	Route      string
 	Reason     string
 	Stream     string // where the message stood,
@@ -25,6 +27,9 @@ type Letter struct {
 	MsgID      string // its Nats-Msg-Id
 	Deliveries uint64
 	At         time.Time
+	Origin     engine.Origin       // where the message stood first; zero: it came from no stream
+	Stored     time.Time           // by its stream; zero: not known
+	Cut        []string            // what had to be left out: headers, body
 	Headers    map[string][]string // of the message, without those above; NATS's own begin with Pointsman-Original-
 	Data       []byte
 }
@@ -123,9 +128,24 @@ func (l *Letters) window(ctx context.Context, s jetstream.Stream, filter string,
 			break
 		}
 		letters = append(letters, l.letter(m.Subject, m.Header, m.Data, m.Sequence, m.Time))
-		from = m.Sequence + 1
+		from = max(from, m.Sequence) + 1 // a letter by others may have a header that poses as its sequence
 	}
 	return letters, nil
+}
+
+// Drop deletes a dead letter for good. One that is not there is no error: somebody else dropped or replayed it.
+func (l *Letters) Drop(ctx context.Context, seq uint64) error {
+	s, err := l.stream(ctx)
+	if err != nil || s == nil {
+		return err
+	}
+	if err := s.DeleteMsg(ctx, seq); err != nil {
+		if _, there := s.GetMsg(ctx, seq); errors.Is(there, jetstream.ErrMsgNotFound) {
+			return nil
+		}
+		return fmt.Errorf("delete dead letter %d: %w", seq, err)
+	}
+	return nil
 }
 
 // stream of the dead letters; nil where there is none yet.
@@ -143,15 +163,19 @@ func (l *Letters) stream(ctx context.Context) (jetstream.Stream, error) {
 // lettersOwn are the headers that a dead letter has beside its message's.
 var lettersOwn = []string{
 	subjects.HeaderMsgID, subjects.HeaderReason, subjects.HeaderStream, subjects.HeaderSeq, subjects.HeaderSubject, subjects.HeaderDeliveries, subjects.HeaderOriginalMsgID,
+	subjects.HeaderOrigin, subjects.HeaderTime, subjects.HeaderCut,
 }
 
 func (l *Letters) letter(subject string, h nats.Header, data []byte, seq uint64, at time.Time) Letter {
 	out := Letter{
-		Seq: seq, Route: strings.TrimPrefix(subject, l.space.DeadLetter("")), Reason: h.Get(subjects.HeaderReason), Stream: h.Get(subjects.HeaderStream),
+		Seq: seq, ID: h.Get(subjects.HeaderMsgID), Route: strings.TrimPrefix(subject, l.space.DeadLetter("")), Reason: h.Get(subjects.HeaderReason), Stream: h.Get(subjects.HeaderStream),
 		Subject: h.Get(subjects.HeaderSubject), MsgID: h.Get(subjects.HeaderOriginalMsgID), At: at, Headers: map[string][]string{}, Data: data,
 	}
 	out.StreamSeq, _ = strconv.ParseUint(h.Get(subjects.HeaderSeq), 10, 64)
 	out.Deliveries, _ = strconv.ParseUint(h.Get(subjects.HeaderDeliveries), 10, 64)
+	out.Stored, _ = time.Parse(time.RFC3339Nano, h.Get(subjects.HeaderTime))
+	out.Origin, _ = originOf(out.Route, h.Get(subjects.HeaderOrigin))
+	out.Cut = h.Values(subjects.HeaderCut)
 	for name, values := range stored(h) {
 		out.Headers[name] = values
 	}
@@ -159,6 +183,17 @@ func (l *Letters) letter(subject string, h nats.Header, data []byte, seq uint64,
 		delete(out.Headers, name)
 	}
 	return out
+}
+
+// originOf reads the header of that name.
+func originOf(route, text string) (engine.Origin, bool) {
+	fields := strings.Fields(text)
+	if len(fields) != 3 {
+		return engine.Origin{}, false
+	}
+	created, err1 := strconv.ParseInt(fields[1], 10, 64)
+	seq, err2 := strconv.ParseUint(fields[2], 10, 64)
+	return engine.Origin{Route: route, Stream: fields[0], Created: time.Unix(0, created), Sequence: seq}, err1 == nil && err2 == nil
 }
 
 // stored are the headers of a message without those that the server adds where a stream lets it be read directly.

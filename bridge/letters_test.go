@@ -103,3 +103,67 @@ func TestLetterHeaders(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A walk sees the letters that there were when it began, those chosen, in their order.
+func TestChooseLetters(t *testing.T) {
+	b := setup(t)
+	letters := NewLetters(b.js, b.space)
+	if from, to, err := letters.Range(t.Context(), time.Time{}); from != 0 || to != 0 || err != nil {
+		t.Fatal(from, to, err)
+	}
+	if err := natsio.EnsureStreams(t.Context(), b.js, b.space, 1); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= 12; i++ {
+		b.publish(b.space.DeadLetter([]string{"a", "b"}[i%2]), "{}", subjects.HeaderReason, fmt.Sprint("reason ", i/4))
+	}
+	if err := letters.Drop(t.Context(), 7); err != nil {
+		t.Fatal(err)
+	}
+	if err := letters.Drop(t.Context(), 7); err != nil {
+		t.Errorf("a second time: %v", err)
+	}
+	from, to, err := letters.Range(t.Context(), time.Time{})
+	if from != 1 || to != 12 || err != nil {
+		t.Fatal(from, to, err)
+	}
+	b.publish(b.space.DeadLetter("a"), "{}", subjects.HeaderReason, "reason 1") // later than the walk
+	walk := func(c LetterChoice, from uint64, limit int) (seqs []uint64) {
+		for from > 0 {
+			var chosen []Letter
+			if chosen, from, err = letters.Choose(t.Context(), c, from, to, limit); err != nil || len(chosen) > limit {
+				t.Fatal(len(chosen), err)
+			}
+			for _, l := range chosen {
+				seqs = append(seqs, l.Seq)
+			}
+		}
+		return seqs
+	}
+	for _, c := range []struct {
+		choice LetterChoice
+		want   string
+	}{
+		{LetterChoice{}, "[1 2 3 4 5 6 8 9 10 11 12]"},
+		{LetterChoice{Route: "b"}, "[1 3 5 9 11]"},
+		{LetterChoice{ReasonContains: "reason 1"}, "[4 5 6]"},
+		{LetterChoice{Route: "a", ReasonContains: "reason 1"}, "[4 6]"},
+		{LetterChoice{Route: "none"}, "[]"},
+	} {
+		for _, limit := range []int{1, 2, 50} {
+			if got := fmt.Sprint(walk(c.choice, from, limit)); got != c.want {
+				t.Errorf("%+v by %d: %s, want %s", c.choice, limit, got, c.want)
+			}
+		}
+	}
+	ninth, err := letters.Get(t.Context(), 9)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if from, _, err = letters.Range(t.Context(), ninth.At); err != nil || from > 9 || fmt.Sprint(walk(LetterChoice{Since: ninth.At}, from, 50)) != "[9 10 11 12]" {
+		t.Error("since: ", from, err)
+	}
+	if from, to, err = letters.Range(t.Context(), time.Now().Add(time.Hour)); err != nil || from <= to {
+		t.Error("in the future: ", from, to, err)
+	}
+}

@@ -99,7 +99,10 @@ func (rt *route) intakes(m *message) ([]engine.Intake, error) {
 	}
 	if rt.OnMissing == engine.MissingHold {
 		intake.Message = &engine.Message{
-			Route: rt.Name, Subject: strings.ToValidUTF8(m.subject, "\uFFFD"), Headers: m.headers, Deliveries: m.deliveries,
+			Route: rt.Name, Subject: strings.ToValidUTF8(m.subject, "\uFFFD"), Headers: m.headers, Deliveries: m.deliveries, Stored: m.stored,
+		}
+		if m.origin.Stream != m.stream {
+			intake.Message.Stream, intake.Message.Sequence = m.stream, m.sequence
 		}
 	}
 	return fanOut(intake, targets), nil

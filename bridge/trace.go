@@ -183,13 +183,27 @@ func (t *Tracer) recorded(ctx context.Context, intakes []engine.Intake, where po
 func recordReason(in engine.Intake, r engine.Record) string {
 	switch r.Result {
 	case engine.Duplicate:
-		return fmt.Sprintf("the dedup key %q was taken in before, from another place", in.DedupKey)
+		return fmt.Sprintf("the dedup key %q was taken in before, from another place%s", in.DedupKey, ofWhat(r))
 	case engine.Conflict:
 		return fmt.Sprintf("the dedup key %q was taken in before, from another place and with another name or body", in.DedupKey)
 	case engine.Held:
 		return fmt.Sprintf("nobody has the key %q yet", in.To.Key())
 	}
+	if r.Changed {
+		return "the route, or the body that it takes, was another then"
+	}
 	return ""
+}
+
+// ofWhat says of what a duplicate is one.
+func ofWhat(r engine.Record) string {
+	switch {
+	case r.InstanceID == uuid.Nil:
+		return fmt.Sprintf(": as what is held since %s", r.At.UTC().Format(time.RFC3339))
+	case r.SignalID == 0:
+		return fmt.Sprintf(": as the start of %s at %s", r.InstanceID, r.At.UTC().Format(time.RFC3339))
+	}
+	return fmt.Sprintf(": as signal %d of %s at %s", r.SignalID, r.InstanceID, r.At.UTC().Format(time.RFC3339))
 }
 
 // deadLettered looks for the dead letter that a route, or the hold after it, made of a message.

@@ -279,6 +279,7 @@ func (s *slowAcceptance) hold() error {
 			holds[k].Original = &store.Original{
 				Route: m.Route, Subject: m.Subject, Headers: m.Headers, Deliveries: m.Deliveries,
 				Stream: in.Origin.Stream, Created: in.Origin.Created, Sequence: in.Origin.Sequence,
+				Stored: m.Stored, ReadStream: m.Stream, ReadSequence: m.Sequence,
 			}
 		}
 	}

@@ -37,9 +37,12 @@ type Execution struct {
 	ahead chan *visit
 }
 
-// Pick leases up to n instances of a queue.
-func (h *ByHand) Pick(ctx context.Context, queue string, n int) ([]*Execution, error) {
-	works, err := h.store.Pick(ctx, queue, "", h.cfg.Name, h.known, n, h.cfg.Lease)
+// AloneLane is where those are that a worker has one at a time.
+const AloneLane = store.AloneLane
+
+// Pick leases up to n instances of a lane of a queue.
+func (h *ByHand) Pick(ctx context.Context, queue, lane string, n int) ([]*Execution, error) {
+	works, err := h.store.Pick(ctx, queue, lane, h.cfg.Name, h.known, n, h.cfg.Lease)
 	h.queue.take(len(works))
 	contexts := h.leases.add(ctx, pointers(works))
 	es := make([]*Execution, len(works))

@@ -87,6 +87,9 @@ type Message struct {
 	Subject    string
 	Headers    map[string][]string
 	Deliveries uint64
+	Stored     time.Time // by its stream
+	Stream     string    // it was read from, and its place there, where these are not the Origin's: it is a copy
+	Sequence   uint64
 }
 
 // Intake is one signal, or one start, on its way in. It has a Name, a Start, or both.

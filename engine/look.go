@@ -19,6 +19,9 @@ type Record struct {
 	SignalID   int64
 	At         time.Time
 
+	// Changed says that this Origin is on record with another name or body than the intake has: it was taken in in another way.
+	Changed bool
+
 	Would  Result    // what Accept would say now
 	Target uuid.UUID // the live instance it is for
 	Ended  *Ended    // the last one, where none is live
@@ -29,8 +32,84 @@ func (c *Client) Look(ctx context.Context, in Intake) (Record, error) {
 	if err := in.check(); err != nil {
 		return Record{}, err
 	}
+	q, hash := in.question()
+	answer, err := c.store.Fate(ctx, q)
+	if err != nil {
+		return Record{}, fmt.Errorf("look: %w", err)
+	}
+	return in.record(answer, hash), nil
+}
+
+// lookBatch is how many are asked for in one statement.
+const lookBatch = 500
+
+// LookAll is Look for many, a few hundred in one statement. One that [Client.Accept] would refuse has the Would [Refused].
+func (c *Client) LookAll(ctx context.Context, batch []Intake) ([]Record, error) {
+	records := make([]Record, len(batch))
+	for first := 0; first < len(batch); first += lookBatch {
+		var at []int
+		var questions []store.Question
+		var hashes []uuid.UUID
+		for i := first; i < min(len(batch), first+lookBatch); i++ {
+			if batch[i].check() != nil {
+				records[i].Would = Refused
+				continue
+			}
+			q, hash := batch[i].question()
+			at, questions, hashes = append(at, i), append(questions, q), append(hashes, hash)
+		}
+		answers, err := c.store.Fates(ctx, questions)
+		if err != nil {
+			return nil, fmt.Errorf("look: %w", err)
+		}
+		for k, i := range at {
+			records[i] = batch[i].record(answers[k], hashes[k])
+		}
+	}
+	return records, nil
+}
+
+// Expiring says which intakes were held until their time was over, and are not in the dead letters yet: those are on their way there.
+func (c *Client) Expiring(ctx context.Context, batch []Intake) ([]bool, error) {
+	holds := make([]store.Expiry, len(batch))
+	for i, in := range batch {
+		holds[i] = store.Expiry{Route: in.Origin.Route, Stream: in.Origin.Stream, Created: in.Origin.Created, Sequence: in.Origin.Sequence, Key: in.To.key}
+	}
+	expiring, err := c.store.Waiting(ctx, holds)
+	if err != nil {
+		return nil, fmt.Errorf("expiring: %w", err)
+	}
+	return expiring, nil
+}
+
+// Vanished says of which records the signal is gone: its instance lives, and neither its inbox nor its history has it.
+func (c *Client) Vanished(ctx context.Context, records []Record) ([]bool, error) {
+	vanished := make([]bool, len(records))
+	var at []int
+	var instances []uuid.UUID
+	var signals []int64
+	for i, r := range records {
+		if (r.Result == Delivered || r.Result == Started) && r.SignalID != 0 {
+			at, instances, signals = append(at, i), append(instances, r.InstanceID), append(signals, r.SignalID)
+		}
+	}
+	if len(at) == 0 {
+		return vanished, nil
+	}
+	found, err := c.store.Vanished(ctx, instances, signals)
+	if err != nil {
+		return nil, fmt.Errorf("vanished: %w", err)
+	}
+	for k, i := range at {
+		vanished[i] = found[k]
+	}
+	return vanished, nil
+}
+
+// question asks for the record of an intake; hash is what its entry would have.
+func (in *Intake) question() (q store.Question, hash uuid.UUID) {
 	g := in.signal()
-	q := store.Question{Project: in.project(), Key: in.To.key, ID: in.To.id, Dedup: g.Dedup, Source: g.Source}
+	q = store.Question{Project: in.project(), Key: in.To.key, ID: in.To.id, Dedup: g.Dedup, Source: g.Source}
 	switch {
 	case in.To.key != "":
 		q.Scope = store.KeyScope(q.Project, q.Key)
@@ -42,11 +121,7 @@ func (c *Client) Look(ctx context.Context, in Intake) (Record, error) {
 	if in.Name == "" && in.DedupKey != "" {
 		q.Dedup = store.StartDedup(in.DedupKey)
 	}
-	answer, err := c.store.Fate(ctx, q)
-	if err != nil {
-		return Record{}, fmt.Errorf("look: %w", err)
-	}
-	return in.record(answer, g.Hash), nil
+	return q, g.Hash
 }
 
 func (in *Intake) record(a store.Answer, hash uuid.UUID) Record {
@@ -78,7 +153,7 @@ func (in *Intake) record(a store.Answer, hash uuid.UUID) Record {
 	}
 	r.Result = r.Would
 	if mine {
-		r.Result = own
+		r.Result, r.Changed = own, entry.Hash != hash
 	}
 	return r
 }

@@ -45,8 +45,8 @@ type modelVisit struct {
 }
 
 // pick checks that a pick took whom it had to, and makes them execute. leases has the lease of each.
-func (m *model) pick(queue string, n int, picked []int, leases []uuid.UUID, ticks int) ([]*modelVisit, error) {
-	if err := m.checkPick(queue, n, picked); err != nil {
+func (m *model) pick(worker, queue string, alone bool, n int, picked []int, leases []uuid.UUID, ticks int) ([]*modelVisit, error) {
+	if err := m.checkPick(queue, alone, n, picked); err != nil {
 		return nil, err
 	}
 	var visits []*modelVisit
@@ -54,7 +54,7 @@ func (m *model) pick(queue string, n int, picked []int, leases []uuid.UUID, tick
 		in := m.numbered(number)
 		l := m.leases[leases[k]]
 		if l == nil {
-			l = &modelLease{due: m.now + ticks}
+			l = &modelLease{due: m.now + ticks, worker: worker, alone: alone}
 			m.leases[leases[k]] = l
 		}
 		visits = append(visits, m.visit(in, l))
@@ -64,7 +64,7 @@ func (m *model) pick(queue string, n int, picked []int, leases []uuid.UUID, tick
 		if v.solo && len(v.lease.members) > 1 {
 			return nil, fmt.Errorf("instance %d lost its last lease and is not leased alone", v.n)
 		}
-		v.in.solo = false
+		v.in.solo, v.in.alone = false, false
 	}
 	return visits, nil
 }
@@ -91,12 +91,12 @@ func (in *modelInstance) ready() bool {
 }
 
 // checkPick wants the lowest priorities, then the longest ready: of each partition key that nobody executes with one.
-func (m *model) checkPick(queue string, n int, picked []int) error {
+func (m *model) checkPick(queue string, alone bool, n int, picked []int) error {
 	turn := map[string]int{} // partition keys of the picked
 	for _, number := range picked {
 		in := m.numbered(number)
 		switch {
-		case in == nil || !in.ready() || in.queue != queue:
+		case in == nil || !in.ready() || in.queue != queue || in.alone != alone:
 			return fmt.Errorf("picked instance %d, which is not ready in queue %s", number, queue)
 		case in.partition != "" && m.partitions[in.partition].instance != nil:
 			return fmt.Errorf("picked instance %d, while instance %d executes with its partition key", number, m.partitions[in.partition].instance.n)
@@ -107,7 +107,7 @@ func (m *model) checkPick(queue string, n int, picked []int) error {
 	}
 	free, keys := 0, map[string]bool{}
 	for _, in := range m.instances {
-		if !in.ready() || in.queue != queue || m.partitions[in.partition].instance != nil {
+		if !in.ready() || in.queue != queue || in.alone != alone || m.partitions[in.partition].instance != nil {
 			continue
 		}
 		if in.partition == "" || !keys[in.partition] {
@@ -312,9 +312,9 @@ func (in *modelInstance) tellsApart(outcome string) bool {
 
 func stateOf(n int) string { return fmt.Sprintf(`{"n": %d}`, n) }
 
-// effectKey is the dedup key of an effect that has none: the same in each execution of a visit.
+// effectKey is the dedup key of an effect that has none: one for each commit.
 func (v *modelVisit) effectKey(what string, i int) string {
-	return fmt.Sprintf("%s/%s/%d", v.idempotencyKey(), what, i)
+	return fmt.Sprintf("%s:%d/%s/%d", idOf(v.n), v.rev, what, i)
 }
 
 func (v *modelVisit) idempotencyKey() string { return idOf(v.n).String() + "-" + strconv.Itoa(v.visit) }

@@ -38,6 +38,8 @@ type modelTurn struct {
 type modelLease struct {
 	due     int
 	members []*modelInstance // as it was picked
+	worker  string
+	alone   bool // of the lane of those that a worker has one at a time
 }
 
 type modelSignal struct {
@@ -80,6 +82,7 @@ type modelInstance struct {
 	history   []modelTransition
 	since     int  // the moment since when it has been ready, or that it ended at
 	solo      bool // its last lease was lost: it is leased alone
+	alone     bool // and is in a lane of its own kind
 	lease     *modelLease
 	paused    bool
 	kept      []*modelSignal // the inbox of a failed or canceled one
@@ -484,8 +487,13 @@ func (m *model) sweepTimers() {
 	}
 }
 
-// sweepLeases takes back what expired leases hold. An expiry counts towards max_attempts where the instance was leased alone.
+// sweepLeases takes back what expired leases hold. An expiry counts towards max_attempts where the instance was leased alone, and its worker
+// had no other lease; where it had, the next one is of those of which a worker has one at a time, and counts.
 func (m *model) sweepLeases() {
+	of := map[string]int{}
+	for _, l := range m.leases {
+		of[l.worker]++
+	}
 	maps.DeleteFunc(m.leases, func(_ uuid.UUID, l *modelLease) bool {
 		if l.due > m.now {
 			return false
@@ -499,7 +507,9 @@ func (m *model) sweepLeases() {
 			}
 			m.wake(in)
 			in.attempt, in.solo, in.lease = in.attempt+1, true, nil
-			if len(l.members) == 1 {
+			lone := len(l.members) == 1
+			blamed := l.alone || lone && of[l.worker] == 1
+			if in.alone = l.alone || lone && !blamed; blamed {
 				in.counted++
 			}
 		}

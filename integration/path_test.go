@@ -36,6 +36,9 @@ func TestWholePath(t *testing.T) {
 	sh.publish(later)
 	sh.settled(patience)
 	t.Logf("%d messages, %d of them again later, %d poison, settled %.1f s after the first", sh.sent, len(later), len(sh.poison), time.Since(begin).Seconds())
+	for _, route := range []string{"placed", "items", "payments"} {
+		s.must(s.start("audit of "+route, "pointsman", "audit", "--config", config, "--route", route).wait(time.Minute))
+	}
 
 	for _, p := range append(bridges, workers...) {
 		if err := p.stop(patience); err != nil {

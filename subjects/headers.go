@@ -15,6 +15,10 @@ const (
 	HeaderSubject       = "Pointsman-Subject"         // dead letter: its subject
 	HeaderDeliveries    = "Pointsman-Deliveries"      // dead letter: how often it was delivered
 	HeaderOriginalMsgID = "Pointsman-Original-Msg-Id" // dead letter: its Nats-Msg-Id
+	HeaderOrigin        = "Pointsman-Origin"          // dead letter: where the message stood first: "<stream> <created, unix ns> <sequence>"
+	HeaderTime          = "Pointsman-Time"            // dead letter: when its stream stored the message, RFC 3339
+	HeaderCut           = "Pointsman-Cut"             // dead letter: what had to be left out of it: "headers", "body", or both
+	HeaderDedupKey      = "Pointsman-Dedup-Key"       // dead letter of a step's signal: its dedup key
 )
 
 // What the reason of a dead letter begins with that tools tell from others.

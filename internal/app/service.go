@@ -32,9 +32,11 @@ func (p *parts) service(cfg *config.Config, log *slog.Logger) (*natsapi.Service,
 	if err != nil {
 		return nil, err
 	}
+	letters := bridge.NewLetters(p.js, p.space)
 	operations, err := api.New(api.Config{
-		Client: p.client, Mapper: mapper, Letters: bridge.NewLetters(p.js, p.space), Project: cfg.Project,
-		Tracer: bridge.NewTracer(p.js, p.space, mapper, p.client, cfg.Retention.Dedup),
+		Client: p.client, Mapper: mapper, Letters: letters, Project: cfg.Project,
+		Replayer: bridge.NewReplayer(letters, mapper, p.client),
+		Tracer:   bridge.NewTracer(p.js, p.space, mapper, p.client, cfg.Retention.Dedup),
 	})
 	if err != nil {
 		return nil, err

@@ -58,11 +58,11 @@ func heldTable(items []api.HeldSignal) *table {
 
 func dlqCommand(o *options) *cobra.Command {
 	c := &cobra.Command{
-		Use: "dlq", Short: "Show dead letters: messages that no inbox could take", Args: args(cobra.NoArgs),
-		Example: "  pointsman dlq list --route payments\n  pointsman dlq show 7",
+		Use: "dlq", Short: "Show, replay and drop dead letters: messages that no inbox could take", Args: args(cobra.NoArgs),
+		Example: "  pointsman dlq list --route payments\n  pointsman dlq show 7\n  pointsman dlq replay 7",
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(dlqListCommand(o), dlqShowCommand(o))
+	c.AddCommand(dlqListCommand(o), dlqShowCommand(o), dlqReplayCommand(o), dlqDropCommand(o))
 	return c
 }
 

@@ -41,10 +41,11 @@ func TestService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}}, machine, once(t))
+	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}}, machine, once(t), herald(t))
 	for name, test := range map[string]func(*bundle){
 		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Atomic": testAtomic, "List": testList, "ListPages": testListPages, "Projects": testProjects,
 		"Wait": testWait, "Idempotency": testIdempotency, "Inbox": testInbox, "Keys": testKeys, "KeysOfRoute": testKeysOfRoute, "RetryPauseResume": testRetryPauseResume, "Held": testHeld, "DeadLetters": testDeadLetters, "Fates": testFates,
+		"Replay": testReplay, "ReplayEffect": testReplayEffect,
 		"MessageByID": testMessageByID, "NoSuchMessage": testNoSuchMessage, "RoutesTest": testRoutesTest, "BadBodies": testBadBodies, "Discovery": testDiscovery, "LargeAnswers": testLargeAnswers,
 	} {
 		t.Run(name, func(t *testing.T) {

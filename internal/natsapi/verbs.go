@@ -26,6 +26,8 @@ const (
 	VerbHeld        = "held"
 	VerbDeadLetters = "dead-letters"
 	VerbDeadLetter  = "dead-letter"
+	VerbReplay      = "dead-letters-replay"
+	VerbDrop        = "dead-letters-drop"
 	VerbMessage     = "message"
 	VerbRoutesTest  = "routes-test"
 )
@@ -62,6 +64,8 @@ func operations(a *api.API) map[string]operation {
 		VerbHeld:        of(a.Held),
 		VerbDeadLetters: of(anyProject(a.DeadLetters)),
 		VerbDeadLetter:  of(anyProject(a.DeadLetter)),
+		VerbReplay:      of(anyProject(a.ReplayLetters)),
+		VerbDrop:        of(anyProject(a.DropLetters)),
 		VerbMessage:     of(anyProject(a.Message)),
 		VerbRoutesTest:  of(anyProject(a.TestRoutes)),
 	}

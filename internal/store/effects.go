@@ -220,13 +220,27 @@ type DeadLetter struct {
 
 // effectDeadLetter is of a signal without a target.
 func effectDeadLetter(g Signal, project, why string) DeadLetter {
-	headers := map[string][]string{subjects.HeaderReason: {subjects.ReasonNoTarget + why}, subjects.HeaderSubject: {"signal." + g.Name}}
-	if g.Key != "" {
-		headers[subjects.HeaderCorrelationKey] = []string{g.Key}
-	} else {
-		headers[subjects.HeaderInstanceID] = []string{g.ID.String()}
+	d := DeadLetter{
+		Project: project, Route: EffectsRoute, MsgID: "effect:" + g.Dedup.String(), Body: g.Payload,
+		Headers: map[string][]string{subjects.HeaderReason: {subjects.ReasonNoTarget + why}},
 	}
-	return DeadLetter{Project: project, Route: EffectsRoute, MsgID: "effect:" + g.Dedup.String(), Headers: headers, Body: g.Payload}
+	if g.Key != "" {
+		d.Headers[subjects.HeaderCorrelationKey] = []string{g.Key}
+	} else {
+		d.Headers[subjects.HeaderInstanceID] = []string{g.ID.String()}
+	}
+	d.describeEffect(g.Name, project, g.DedupKey)
+	return d
+}
+
+// describeEffect says of a step's signal what it takes to send it again.
+func (d *DeadLetter) describeEffect(name, project, dedupKey string) {
+	d.Headers[subjects.HeaderSubject] = []string{"signal." + name}
+	for header, v := range map[string]string{subjects.HeaderProject: project, subjects.HeaderDedupKey: dedupKey} {
+		if v != "" {
+			d.Headers[header] = []string{v}
+		}
+	}
 }
 
 // AddDeadLetters puts dead letters into the outbox.

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -49,44 +51,91 @@ func (s *Store) Fate(ctx context.Context, q Question) (a Answer, err error) {
 	if q.Scope != uuid.Nil {
 		scope = &q.Scope
 	}
-	err = s.each(ctx, "fate", s.text.fate, func(r pgx.Rows) error { return a.scan(r) }, q.Project, q.Key, q.ID, scope, q.Dedup, q.Source)
+	err = s.each(ctx, "fate", s.text.fate, func(r pgx.Rows) error {
+		row, err := scanFate(r)
+		if err == nil {
+			a.add(row)
+		}
+		return err
+	}, q.Project, q.Key, q.ID, scope, q.Dedup, q.Source)
 	return a, err
 }
 
-func (a *Answer) scan(r pgx.Rows) error {
-	var what string
+// Fates answers several questions in one statement, in their order.
+func (s *Store) Fates(ctx context.Context, qs []Question) ([]Answer, error) {
+	answers := make([]Answer, len(qs))
+	if len(qs) == 0 {
+		return answers, nil
+	}
+	projects, keys, ids := make([]string, len(qs)), make([]string, len(qs)), make([]uuid.UUID, len(qs))
+	scopes, dedups, sources := make([]*uuid.UUID, len(qs)), make([]uuid.UUID, len(qs)), make([]*uuid.UUID, len(qs))
+	for i, q := range qs {
+		projects[i], keys[i], ids[i], dedups[i], sources[i] = q.Project, q.Key, q.ID, q.Dedup, q.Source
+		if q.Scope != uuid.Nil {
+			scopes[i] = &qs[i].Scope
+		}
+	}
+	err := s.each(ctx, "fates", s.text.fates, func(r pgx.Rows) error {
+		var ord int
+		row, err := scanFate(r, &ord)
+		if err == nil {
+			answers[ord-1].add(row)
+		}
+		return err
+	}, projects, keys, ids, scopes, dedups, sources)
+	return answers, err
+}
+
+// fatesText (arrays: $1 projects, $2 keys, $3 ids, $4 scopes, $5 dedups, $6 sources) answers each question as fateText does.
+var fatesText = `select /* fates */ q.ord::int, f.*
+from unnest($1::text[], $2::text[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[]) with ordinality q(project, key, id, scope, dedup, source, ord)
+cross join lateral (` + strings.NewReplacer("/* fate */ ", "", "$1", "q.project", "$2", "q.key", "$3", "q.id", "$4", "q.scope", "$5", "q.dedup", "$6", "q.source").Replace(fateText) + `) f`
+
+// fateRow is one of what there is on record.
+type fateRow struct {
+	what   string
+	entry  Entry
+	status string
+}
+
+// scanFate reads a row behind these columns.
+func scanFate(r pgx.Rows, first ...any) (row fateRow, err error) {
 	var instance, hash, source *uuid.UUID
 	var signal *int64
 	var at *time.Time
 	var with *bool
 	var status *string
-	if err := r.Scan(&what, &instance, &hash, &source, &signal, &at, &with, &status); err != nil {
-		return err
+	if err := r.Scan(append(first, &row.what, &instance, &hash, &source, &signal, &at, &with, &status)...); err != nil {
+		return row, err
 	}
-	entry := Entry{Source: source, WithStart: with != nil && *with}
+	row.entry = Entry{Source: source, WithStart: with != nil && *with}
 	if instance != nil {
-		entry.InstanceID = *instance
+		row.entry.InstanceID = *instance
 	}
 	if hash != nil {
-		entry.Hash = *hash
+		row.entry.Hash = *hash
 	}
 	if signal != nil {
-		entry.SignalID = *signal
+		row.entry.SignalID = *signal
 	}
 	if at != nil {
-		entry.At = *at
+		row.entry.At = *at
 	}
-	switch what {
+	row.status = value(status)
+	return row, nil
+}
+
+func (a *Answer) add(row fateRow) {
+	switch row.what {
 	case "taken":
-		a.Taken = &entry
+		a.Taken = &row.entry
 	case "held":
-		a.Held = &entry
+		a.Held = &row.entry
 	case "live":
-		a.Live = &Holder{ID: entry.InstanceID}
+		a.Live = &Holder{ID: row.entry.InstanceID}
 	case "ended":
-		a.Ended = &Holder{ID: entry.InstanceID, Status: value(status), EndedAt: entry.At}
+		a.Ended = &Holder{ID: row.entry.InstanceID, Status: row.status, EndedAt: row.entry.At}
 	}
-	return nil
 }
 
 // fateText ($1 project, $2 key, $3 id, $4 scope, $5 dedup, $6 source). A source is looked for among what its key or instance ever got, one of a start
@@ -117,3 +166,39 @@ with /* fate */ holder as materialized (
 select 'taken', t.instance_id, t.hash, t.source, t.signal_id, t.at, coalesce((select i.inserted_at = t.at from pointsman.instances i where i.id = t.instance_id), t.signal_id is null), null::text from taken t
 union all select 'held', null, k.hash, k.source, null, k.inserted_at, null, null from kept k
 union all (select case when live then 'live' else 'ended' end, id, null, null, null, finished_at, null, status from holder order by live desc limit 1)`
+
+// Waiting says which dead letters of expired holds are on their way out: expired here, and not published yet. A hold is told by the
+// source of its message, which is where that stood, and by its key.
+func (s *Store) Waiting(ctx context.Context, holds []Expiry) ([]bool, error) {
+	ids := make([]string, len(holds))
+	for i, h := range holds {
+		ids[i] = h.msgID()
+	}
+	waiting := make([]bool, len(holds))
+	err := s.each(ctx, "letters waiting", s.text.lettersWaiting, func(r pgx.Rows) error {
+		var id string
+		err := r.Scan(&id)
+		for i := range ids {
+			waiting[i] = waiting[i] || strings.HasPrefix(id, ids[i])
+		}
+		return err
+	}, ids)
+	return waiting, err
+}
+
+// lettersWaitingText ($1 what the ids of the dead letters begin with) reads all of the outbox, for the few that nothing else explains.
+const lettersWaitingText = `
+select /* letters waiting */ msg_id from pointsman.outbox where kind = 'dead' and exists (select from unnest($1::text[]) t(id) where starts_with(msg_id, t.id))`
+
+// Expiry of the hold of a message for one key.
+type Expiry struct {
+	Route, Stream string
+	Created       time.Time
+	Sequence      uint64
+	Key           string
+}
+
+// msgID is what the Nats-Msg-Id of the dead letter begins with. The key is part of it: a message may be held for several, and by several routes.
+func (e Expiry) msgID() string {
+	return fmt.Sprintf("%s:%s@%d:%d:%s", e.Route, e.Stream, e.Created.UnixNano(), e.Sequence, hash([]byte(e.Key)))
+}

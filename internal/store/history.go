@@ -61,3 +61,25 @@ select /* history */ ` + transitionColumns + ` from pointsman.history where inst
 
 const consumedByText = `
 select /* consumed by */ ` + transitionColumns + ` from pointsman.history where instance_id = $1 and consumed @> array[$2::bigint] order by rev limit 1`
+
+// Vanished says which signals of live instances are neither in the inbox nor, by a history that has all of it, consumed.
+func (s *Store) Vanished(ctx context.Context, instances []uuid.UUID, signals []int64) ([]bool, error) {
+	vanished := make([]bool, len(instances))
+	err := s.each(ctx, "vanished", s.text.vanished, func(r pgx.Rows) error {
+		var ord int
+		err := r.Scan(&ord)
+		if err == nil {
+			vanished[ord-1] = true
+		}
+		return err
+	}, instances, signals)
+	return vanished, err
+}
+
+// vanishedText ($1 instances, $2 signals). A machine may keep no history, and a long one has lost its beginning.
+const vanishedText = `
+select /* vanished */ t.ord::int from unnest($1::uuid[], $2::bigint[]) with ordinality t(instance_id, signal, ord)
+cross join lateral (select i.rev from pointsman.instances i where i.id = t.instance_id and i.live and i.rev <= ` + historyRevs + ` offset 0) i
+where (select s.id from pointsman.signals s where s.instance_id = t.instance_id and s.id = t.signal) is null
+  and (i.rev = 0 or (select h.rev from pointsman.history h where h.instance_id = t.instance_id limit 1) is not null)
+  and (select h.rev from pointsman.history h where h.instance_id = t.instance_id and t.signal = any(h.consumed) limit 1) is null`

@@ -82,6 +82,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 	seldom := map[string]string{
 		"list recent": x.listRecent, "list by key": x.listKey, "list by prefix": x.listPrefix, "list ended": x.listEnded, "instances by id": x.instancesByID,
 		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "fate": x.fate, "resume": x.resume, "unserved": x.unserved,
+		"fates": x.fates, "vanished": x.vanished,
 	}
 	for _, filled := range []bool{false, true} {
 		if filled {

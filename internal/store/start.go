@@ -241,6 +241,10 @@ type Original struct {
 	Stream     string              `json:"stream,omitempty"`
 	Created    time.Time           `json:"created,omitzero"`
 	Sequence   uint64              `json:"seq,omitempty"`
+	Stored     time.Time           `json:"stored,omitzero"`
+	// ReadStream and ReadSequence are of the copy that was read, where it was one.
+	ReadStream   string `json:"read_stream,omitempty"`
+	ReadSequence uint64 `json:"read_seq,omitempty"`
 }
 
 // Hold is a signal for a key that nobody has.

@@ -142,20 +142,26 @@ func (s *Store) ExpireHeld(ctx context.Context, n int) (expired int, err error) 
 		var dead []DeadLetter
 		err := tx.each(ctx, "expire held", s.text.expireHeld, func(r pgx.Rows) error {
 			var d DeadLetter
-			var key string
-			var message *string
+			var key, name string
+			var message, dedupKey *string
 			var dedup uuid.UUID
 			var since time.Time
-			if err := r.Scan(&d.Project, &key, &dedup, &since, &message, &d.Body); err != nil {
+			if err := r.Scan(&d.Project, &key, &dedup, &since, &message, &d.Body, &name, &dedupKey); err != nil {
 				return err
 			}
 			expired++
 			if message == nil {
 				return nil
 			}
-			d.MsgID = "held:" + dedup.String() + ":" + strconv.FormatInt(since.UnixNano(), 36)
-			if err := d.describe(*message, hash([]byte(key)).String(), fmt.Sprintf("expired: held since %s, and nobody started with the key %q", since.UTC().Format(time.RFC3339), key)); err != nil {
+			d.MsgID = "held:" + dedup.String()
+			if err := d.describe(*message, key, fmt.Sprintf("expired: held since %s, and nobody started with the key %q", since.UTC().Format(time.RFC3339), key)); err != nil {
 				return err
+			}
+			// It may be held again by a replay: that expiry is another, also within the time for which the stream knows ids.
+			d.MsgID += ":" + strconv.FormatInt(since.UnixNano(), 36)
+			if d.Route == EffectsRoute && d.Headers[subjects.HeaderStream] == nil {
+				d.describeEffect(name, d.Project, value(dedupKey))
+				d.Headers[subjects.HeaderCorrelationKey] = []string{key}
 			}
 			dead = append(dead, d)
 			return nil
@@ -184,12 +190,19 @@ func (d *DeadLetter) describe(message, key, reason string) error {
 	}
 	d.Headers[subjects.HeaderReason] = []string{reason}
 	if o.Stream != "" {
-		// The key is part of it: a message may be held for several, and by several routes.
-		d.MsgID = fmt.Sprintf("%s:%s@%d:%d:%s", o.Route, o.Stream, o.Created.UnixNano(), o.Sequence, key)
-		d.Headers[subjects.HeaderStream] = []string{o.Stream}
-		d.Headers[subjects.HeaderSeq] = []string{strconv.FormatUint(o.Sequence, 10)}
+		d.MsgID = Expiry{Route: o.Route, Stream: o.Stream, Created: o.Created, Sequence: o.Sequence, Key: key}.msgID()
+		stream, sequence := o.Stream, o.Sequence
+		if o.ReadStream != "" {
+			stream, sequence = o.ReadStream, o.ReadSequence
+		}
+		d.Headers[subjects.HeaderStream] = []string{stream}
+		d.Headers[subjects.HeaderSeq] = []string{strconv.FormatUint(sequence, 10)}
 		d.Headers[subjects.HeaderSubject] = []string{o.Subject}
 		d.Headers[subjects.HeaderDeliveries] = []string{strconv.FormatUint(o.Deliveries, 10)}
+		d.Headers[subjects.HeaderOrigin] = []string{fmt.Sprintf("%s %d %d", o.Stream, o.Created.UnixNano(), o.Sequence)}
+		if !o.Stored.IsZero() {
+			d.Headers[subjects.HeaderTime] = []string{o.Stored.UTC().Format(time.RFC3339Nano)}
+		}
 	}
 	return nil
 }
@@ -197,7 +210,7 @@ func (d *DeadLetter) describe(message, key, reason string) error {
 const expireHeldText = `
 delete /* expire held */ from pointsman.held where ctid = any(array(
   select ctid from pointsman.held where expires_at <= now() order by expires_at limit $1 for update skip locked))
-returning project, key, dedup, inserted_at, message, body`
+returning project, key, dedup, inserted_at, message, body, name, dedup_key`
 
 // NextDue is how long it is until the next timer, lease or hold is due, at most limit.
 func (s *Store) NextDue(ctx context.Context, limit time.Duration) (time.Duration, error) {

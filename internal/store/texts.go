@@ -22,6 +22,7 @@ type texts struct {
 	lanes                                                                                                    string
 	checkpoint, saveCheckpoint, countFailures, forgetFailures                                                string
 	extendRoute, knowRoute, takeRoute, releaseRoute, fence                                                   string
+	fates, lettersWaiting, vanished                                                                          string
 	standStill, age, readyLanes                                                                              string
 }
 
@@ -51,6 +52,7 @@ func newTexts(q func(string) string) texts {
 		lanes:      q(lanesText),
 		checkpoint: q(checkpointText), saveCheckpoint: q(saveCheckpointText), countFailures: q(countFailuresText), forgetFailures: q(forgetFailuresText),
 		extendRoute: q(extendRouteText), knowRoute: q(knowRouteText), takeRoute: q(takeRouteText), releaseRoute: q(releaseRouteText), fence: q(fenceText),
+		fates: q(fatesText), lettersWaiting: q(lettersWaitingText), vanished: q(vanishedText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
 	}
 }
