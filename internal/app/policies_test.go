@@ -261,8 +261,10 @@ func TestPoliciesThroughTheBridge(t *testing.T) {
 	t.Parallel()
 	k := newKit(t)
 	some := []policy{
-		{engine.MissingHold, engine.TerminalReject}, {engine.MissingStart, engine.TerminalStart},
-		{engine.MissingReject, engine.TerminalDrop}, {engine.MissingDrop, engine.TerminalReject},
+		{engine.MissingHold, engine.TerminalReject},
+		{engine.MissingStart, engine.TerminalStart},
+		{engine.MissingReject, engine.TerminalDrop},
+		{engine.MissingDrop, engine.TerminalReject},
 	}
 	server := natstest.Start(t)
 	server.Stream(t, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
