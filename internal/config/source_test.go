@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"testing"
 )
 
@@ -47,7 +46,8 @@ func TestReload(t *testing.T) {
 		t.Errorf("got %+v", next)
 	}
 	// What the bridge finds wrong later has its place in the new text.
-	if err := next.Errorf("routes[1].signal", "is wrong"); !slices.ContainsFunc(err.(Errors), func(e Error) bool { return e.Line == 4 }) {
+	var wrong Errors
+	if err := next.Errorf("routes[1].signal", "is wrong"); !errors.As(err, &wrong) || wrong[0].Line != 4 {
 		t.Error(err)
 	}
 }

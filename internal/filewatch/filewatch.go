@@ -58,8 +58,10 @@ func (w *Watcher) Run(ctx context.Context, changed func()) {
 			if w.concerns(e) {
 				rest.Reset(w.quiet)
 			}
-		case <-w.fs.Errors: // events may have been dropped
-			rest.Reset(w.quiet)
+		case err := <-w.fs.Errors: // events may have been dropped
+			if err != nil {
+				rest.Reset(w.quiet)
+			}
 		case <-rest.C:
 			_ = w.follow() // where the file is gone its directory is watched for its return
 			changed()
