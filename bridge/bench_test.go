@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -93,6 +94,69 @@ func BenchmarkThroughput(b *testing.B) {
 		n += <-seen
 	}
 	b.ReportMetric(float64(b.N)/float64(batches), "msgs/batch")
+}
+
+// Messages a second that many routes of one stream take, each its part of the subjects, and what a route costs while nothing comes.
+func BenchmarkRoutes(b *testing.B) {
+	for _, n := range []int{1, 10, 100} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			server := natstest.Start(b)
+			server.Stream(b, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+			conn := server.Conn(b)
+			js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(10_000))
+			if err != nil {
+				b.Fatal(err)
+			}
+			space, err := subjects.New("")
+			if err != nil {
+				b.Fatal(err)
+			}
+			routes := make([]Route, n)
+			for i := range routes {
+				routes[i] = ordersRoute()
+				routes[i].Name, routes[i].Subjects = fmt.Sprint("r", i), []string{fmt.Sprint("orders.", i, ".*")}
+			}
+			seen := make(chan int, 1<<20)
+			var before, after runtime.MemStats
+			goroutines := runtime.NumGoroutine()
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			br, err := New(Config{
+				Conn: conn, JetStream: js, Subjects: space, Inbox: instant{seen}, Journal: newMemJournal(), Routes: routes, NoSignalsRoute: true,
+				Logger: slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				b.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(context.Background())
+			done := make(chan struct{})
+			go func() { defer close(done); _ = br.Run(ctx) }()
+			b.Cleanup(func() { cancel(); <-done })
+			for br.Ready() != nil {
+				time.Sleep(time.Millisecond)
+			}
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			goroutines = runtime.NumGoroutine() - goroutines
+			sent := conn.Stats().OutMsgs
+			const idle = 6 * time.Second
+			time.Sleep(idle)
+			sent = conn.Stats().OutMsgs - sent
+			b.ResetTimer()
+			for i := range b.N {
+				if _, err := js.PublishAsync(fmt.Sprint("orders.", i%n, ".paid"), fmt.Appendf(nil, `{"key":"order-%d","amount":1}`, i), jetstream.WithStallWait(time.Minute)); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for got := 0; got < b.N; {
+				got += <-seen
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msgs/s")
+			b.ReportMetric(float64(goroutines)/float64(n), "goroutines/route")
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/1024/float64(n), "KiB/route")
+			b.ReportMetric(float64(sent)/idle.Seconds()/float64(n), "idle-requests/s/route")
+		})
+	}
 }
 
 // Publications a second from an outbox that is full.

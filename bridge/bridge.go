@@ -52,10 +52,18 @@ type Config struct {
 
 // Bridge runs routes and a relay. Make it with [New].
 type Bridge struct {
-	cfg    Config
-	health *health
-	routes []*consumer
-	relay  *relay
+	cfg     Config
+	health  *health
+	metrics *metrics
+	owner   string
+	origins *origins
+	letters *deadLetters
+	relay   *relay
+
+	reloading sync.Mutex // one Reload at a time
+	mu        sync.Mutex // guards what follows
+	routes    []*consumer
+	start     func(*consumer) // while Run takes messages; called under mu
 }
 
 // New checks the configuration, the expressions of every route included, and talks to nobody.
@@ -82,25 +90,29 @@ func New(cfg Config) (*Bridge, error) {
 		return nil, fmt.Errorf("bridge: %w", err)
 	}
 
-	b := &Bridge{cfg: cfg, health: newHealth(cfg.Logger)}
+	b := &Bridge{
+		cfg: cfg, health: newHealth(cfg.Logger), metrics: m, owner: uuid.NewString(), origins: newOrigins(cfg.JetStream),
+		letters: &deadLetters{conn: cfg.Conn, js: cfg.JetStream, space: cfg.Subjects},
+	}
 	if cfg.ManageStreams {
 		b.health.expect(partStreams)
 	}
-	owner := uuid.NewString()
-	origins := newOrigins(cfg.JetStream)
-	letters := &deadLetters{conn: cfg.Conn, js: cfg.JetStream, space: cfg.Subjects}
 	for _, rt := range routes {
 		b.health.expect(partRoute(rt.Name))
-		b.routes = append(b.routes, &consumer{
-			route: rt, conn: cfg.Conn, js: cfg.JetStream, inbox: cfg.Inbox, origins: origins, letters: letters,
-			journal: cfg.Journal, owner: owner, pace: cfg.pace, health: b.health, metrics: m.route(rt.Name), log: cfg.Logger.With("route", rt.Name),
-		})
+		b.routes = append(b.routes, b.consumer(rt))
 	}
 	if cfg.Outbox != nil {
 		b.health.expect(partRelay)
 		b.relay = newRelay(cfg, b.health, m)
 	}
 	return b, nil
+}
+
+func (b *Bridge) consumer(rt *route) *consumer {
+	return &consumer{
+		route: rt, conn: b.cfg.Conn, js: b.cfg.JetStream, inbox: b.cfg.Inbox, origins: b.origins, letters: b.letters, journal: b.cfg.Journal,
+		owner: b.owner, pace: b.cfg.pace, health: b.health, metrics: b.metrics.route(rt.Name), log: b.cfg.Logger.With("route", rt.Name),
+	}
 }
 
 // flushTimeout bounds the wait for the server to have the last acks.
@@ -119,17 +131,20 @@ func (b *Bridge) Run(ctx context.Context) error {
 	} else {
 		close(streams)
 	}
-	for _, c := range b.routes {
-		parts.Go(func() {
-			if c.route.builtin {
-				<-streams
-			}
-			c.run(ctx, work)
-		})
-	}
 	if b.relay != nil {
 		parts.Go(func() { b.relay.run(ctx, work) })
 	}
+	b.begin(func(c *consumer) {
+		routeCtx, stop := context.WithCancel(ctx)
+		c.stop, c.settled = stop, make(chan struct{})
+		parts.Go(func() {
+			defer close(c.settled)
+			defer stop()
+			b.runRoute(routeCtx, c, streams)
+		})
+	})
+	<-ctx.Done()
+	b.begin(nil)
 	parts.Wait()
 
 	// Acks are fire and forget: without the flush those of the last batch could die with the connection.
@@ -141,6 +156,32 @@ func (b *Bridge) Run(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// begin starts the routes, and from now on those that a reload brings; with nil none are started any more.
+func (b *Bridge) begin(start func(*consumer)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.start = start
+	if start == nil {
+		return
+	}
+	for _, c := range b.routes {
+		start(c)
+	}
+}
+
+// runRoute until ctx is cancelled and what is in hand then is settled.
+func (b *Bridge) runRoute(ctx context.Context, c *consumer, streams <-chan struct{}) {
+	if c.route.builtin {
+		select {
+		case <-streams:
+		case <-ctx.Done():
+		}
+	}
+	work, cancel := outlive(ctx, b.cfg.ShutdownTimeout)
+	defer cancel()
+	c.run(ctx, work)
 }
 
 // ensureStreams makes the streams of pointsman where they are absent, however long it takes to reach the server.

@@ -33,6 +33,9 @@ type consumer struct {
 	metrics *routeMetrics
 	log     *slog.Logger
 
+	stop    context.CancelFunc // nil until it is started
+	settled chan struct{}      // closed when it has stopped, and what was in hand is settled
+
 	stalls  int          // sessions that stalled since the last message; the goroutine of run owns it
 	heard   atomic.Bool  // a message in this session
 	waiting atomic.Int64 // since when the route waits for a message, in unix nanoseconds; 0: it does not

@@ -24,13 +24,21 @@ type content struct {
 // open takes a message apart.
 func (rt *route) open(m *message) (content, error) {
 	contentType, _, _ := strings.Cut(header(m.headers, subjects.HeaderContentType), ";")
-	if strings.EqualFold(strings.TrimSpace(contentType), "application/cloudevents+json") {
+	switch contentType = strings.ToLower(strings.TrimSpace(contentType)); {
+	case contentType == envelopeType:
 		return rt.openEnvelope(m)
+	case strings.HasPrefix(contentType, "application/cloudevents-batch"):
+		return content{}, errors.New("cloudevent: a batch is several messages in one: publish each event as a message of its own")
+	case strings.HasPrefix(contentType, "application/cloudevents"):
+		return content{}, fmt.Errorf("cloudevent: the event format %s is not read: want %s, or the attributes as headers", contentType, envelopeType)
 	}
 	headers := lowerEventHeaders(m.headers)
 	payload, err := rt.encode(m.body)
 	return newContent(payload, headers), err
 }
+
+// envelopeType is the content type of a CloudEvent in structured mode.
+const envelopeType = "application/cloudevents+json"
 
 func newContent(payload json.RawMessage, headers map[string][]string) content {
 	return content{
@@ -109,13 +117,22 @@ func (rt *route) openEnvelope(m *message) (content, error) {
 			return content{}, fmt.Errorf("cloudevent: %s is missing", strings.TrimPrefix(name, "ce-"))
 		}
 	}
+	if v := first(headers[subjects.HeaderCESpecVersion]); v != "1.0" {
+		return content{}, fmt.Errorf("cloudevent: specversion is %.20q: want \"1.0\"", v)
+	}
 	payload, err := rt.eventData(members)
 	return newContent(payload, headers), err
 }
 
 // eventData is the payload of an event: its data as it stands, or what its data is as text or bytes, if the format says so.
 func (rt *route) eventData(members map[string]json.RawMessage) (json.RawMessage, error) {
-	if encoded, ok := members["data_base64"]; ok {
+	if encoded, ok := members["data_base64"]; ok && string(encoded) != "null" {
+		if encoded[0] != '"' {
+			return nil, errors.New("cloudevent: data_base64: is not a string")
+		}
+		if _, both := members["data"]; both {
+			return nil, errors.New("cloudevent: has both data and data_base64: send one")
+		}
 		data, err := base64.StdEncoding.DecodeString(plain(encoded))
 		if err != nil {
 			return nil, fmt.Errorf("cloudevent: data_base64: %w", err)

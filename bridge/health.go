@@ -42,6 +42,15 @@ func (h *health) expect(part string) {
 	h.trouble[part] = errStarting
 }
 
+// forget parts that are no more.
+func (h *health) forget(parts ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, part := range parts {
+		delete(h.trouble, part)
+	}
+}
+
 // report takes the present state of a part: nil is well.
 func (h *health) report(part string, err error) {
 	h.mu.Lock()

@@ -218,10 +218,16 @@ func (rt *route) render(t *expr.Template, field string, in *expr.Input, byDefaul
 			return nil, fmt.Errorf("%s: %w", field, err)
 		}
 	}
-	if value == nil {
-		return nil, nil
+	if value == nil || isWhole(value, in.Payload) && len(value) <= ident.MaxJSON {
+		return value, nil
 	}
 	return value, ident.JSON(field, value, ident.MaxJSON)
+}
+
+// isWhole says whether a document is the payload itself, in its own memory: that has been checked when the message was opened, and is not read
+// again for every field that is all of it.
+func isWhole(doc, payload json.RawMessage) bool {
+	return len(doc) > 0 && len(doc) == len(payload) && &doc[0] == &payload[0]
 }
 
 func (rt *route) start(in *expr.Input, intake *engine.Intake) (*engine.NewInstance, error) {

@@ -121,6 +121,10 @@ func TestMap(t *testing.T) {
 			`paid to default/order-7 dedup /s#i payload "hi"`,
 		},
 		{
+			"structured cloudevent with null for base64", base, msg(`{"specversion":"1.0","id":"i","source":"/s","type":"t","data":7,"data_base64":null}`, "content-type", "application/cloudevents+json"),
+			`paid to default/order-7 dedup /s#i payload 7`,
+		},
+		{
 			"structured cloudevent without data", base, msg(`{"specversion":"1.0","id":"i","source":"/s","type":"t"}`, "content-type", "application/cloudevents+json"),
 			`paid to default/order-7 dedup /s#i payload null`,
 		},
@@ -199,6 +203,11 @@ func TestMapRejects(t *testing.T) {
 		{"reply to a wildcard", with(func(r *Route) { r.Start = &Start{Machine: "m", ReplyTo: "{{payload.to}}"} }), msg(`{"key":"a","to":"x.*"}`), "start.reply_to: "},
 		{"cloudevent that is none", base, msg(`{"key":"a"}`, "content-type", "application/cloudevents+json"), "cloudevent: specversion is missing"},
 		{"cloudevent that is no object", base, msg(`null`, "content-type", "application/cloudevents+json"), "cloudevent: is not a JSON object"},
+		{"cloudevent, another version", base, msg(`{"specversion":"0.3","id":"i","source":"/s","type":"t"}`, "content-type", "application/cloudevents+json"), `cloudevent: specversion is "0.3": want "1.0"`},
+		{"cloudevents in a batch", base, msg(`[]`, "content-type", "application/cloudevents-batch+json; charset=utf-8"), "cloudevent: a batch is several messages in one: publish each event"},
+		{"cloudevent in another format", base, msg(`<e/>`, "Content-Type", "application/CloudEvents+xml"), "cloudevent: the event format application/cloudevents+xml is not read: want application/cloudevents+json"},
+		{"cloudevent, data twice", base, msg(`{"specversion":"1.0","id":"i","source":"/s","type":"t","data":1,"data_base64":"aGk="}`, "content-type", "application/cloudevents+json"), "cloudevent: has both data and data_base64"},
+		{"cloudevent, base64 that is no text", base, msg(`{"specversion":"1.0","id":"i","source":"/s","type":"t","data_base64":1234}`, "content-type", "application/cloudevents+json"), "cloudevent: data_base64: is not a string"},
 		{"cloudevent, bad base64", base, msg(`{"specversion":"1.0","id":"i","source":"/s","type":"t","data_base64":"*"}`, "content-type", "application/cloudevents+json"), "cloudevent: data_base64: "},
 	} {
 		if got := mapped(t, c.route, c.msg); !strings.HasPrefix(got, "rejected: ") || !strings.Contains(got, c.want) {

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/pointsman/pointsman/engine"
@@ -10,7 +11,12 @@ import (
 
 // Mapper says what routes make of a message, and takes nothing in. It asks nobody, and is safe for concurrent use. Make it with
 // [NewMapper].
-type Mapper struct{ routes []*route }
+type Mapper struct{ current atomic.Pointer[[]*route] }
+
+func (m *Mapper) routes() []*route { return *m.current.Load() }
+
+// Replace the routes by another mapper's.
+func (m *Mapper) Replace(by *Mapper) { m.current.Store(by.current.Load()) }
 
 // NewMapper compiles routes, the built-in one too unless noSignalsRoute.
 func NewMapper(space subjects.Space, routes []Route, noSignalsRoute bool) (*Mapper, error) {
@@ -18,7 +24,9 @@ func NewMapper(space subjects.Space, routes []Route, noSignalsRoute bool) (*Mapp
 	if err != nil {
 		return nil, err
 	}
-	return &Mapper{compiled}, nil
+	m := &Mapper{}
+	m.current.Store(&compiled)
+	return m, nil
 }
 
 // Message is what a [Mapper] maps. Without a Stream it may be any that a route reads.
@@ -48,8 +56,9 @@ type Mapping struct {
 // Map gives one mapping for each route, in the order of the configuration, the built-in route last. Whatever the message holds, it
 // does not panic.
 func (m *Mapper) Map(msg Message) []Mapping {
-	all := make([]Mapping, len(m.routes))
-	for i, rt := range m.routes {
+	routes := m.routes()
+	all := make([]Mapping, len(routes))
+	for i, rt := range routes {
 		all[i] = rt.explain(msg)
 	}
 	return all

@@ -92,6 +92,12 @@ func (m *metrics) route(name string) *routeMetrics {
 	return rm
 }
 
+// forget the gauges of a route that is no more; what it has counted stays.
+func (m *metrics) forget(name string) {
+	m.pending.DeleteLabelValues(name)
+	m.ackPending.DeleteLabelValues(name)
+}
+
 // count one message whose fate is settled; published is when its stream stored it.
 func (m *routeMetrics) count(f fate, published time.Time) {
 	m.fates[f].Inc()

@@ -152,7 +152,7 @@ func (r *Replayer) mapAgain(l Letter) mapping {
 
 // route by its name; nil: there is none.
 func (m *Mapper) route(name string) *route {
-	for _, rt := range m.routes {
+	for _, rt := range m.routes() {
 		if rt.Name == name {
 			return rt
 		}

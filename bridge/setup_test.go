@@ -214,7 +214,10 @@ func (b *bundle) deadLetters(n int) []*jetstream.RawStreamMsg {
 // counted checks the counter of a route's fate.
 func (b *bundle) counted(route string, f fate, want float64) {
 	b.Helper()
-	for _, c := range b.bridge.routes {
+	b.bridge.mu.Lock()
+	routes := slices.Clone(b.bridge.routes)
+	b.bridge.mu.Unlock()
+	for _, c := range routes {
 		if c.route.Name == route {
 			b.eventually(fmt.Sprintf("%v counted %s", want, f), func() bool { return testutil.ToFloat64(c.metrics.fates[f]) == want })
 			return

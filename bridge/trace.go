@@ -97,7 +97,7 @@ func (t *Tracer) Trace(ctx context.Context, stream string, seq uint64) ([]Trace,
 
 func (t *Tracer) trace(ctx context.Context, m *message) (traces []Trace, err error) {
 	base := Trace{Stream: m.stream, Seq: m.sequence, MsgID: m.headers.Get(subjects.HeaderMsgID), Subject: m.subject}
-	for _, rt := range t.mapper.routes {
+	for _, rt := range t.mapper.routes() {
 		if rt.passesBy(Message{Subject: m.subject, Stream: m.stream}) != "" {
 			continue
 		}
@@ -296,7 +296,7 @@ func (t *Tracer) Find(ctx context.Context, stream, msgID string) (foundIn string
 // streams that routes read, each once.
 func (m *Mapper) streams() (names []string) {
 	seen := map[string]bool{}
-	for _, rt := range m.routes {
+	for _, rt := range m.routes() {
 		if !seen[rt.Stream] {
 			seen[rt.Stream], names = true, append(names, rt.Stream)
 		}

@@ -42,6 +42,7 @@ type modelVisit struct {
 	awaited       []*modelSignal
 	script        *script
 	mayGoOn       bool
+	rev           int32 // told by the pick: it is what names effects
 }
 
 // pick checks that a pick took whom it had to, and makes them execute. leases has the lease of each.

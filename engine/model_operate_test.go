@@ -23,7 +23,7 @@ func (m *model) retry(in *modelInstance) (holder *modelInstance) {
 		return holder
 	}
 	in.note("retry")
-	in.attempt, in.counted, in.paused, in.solo, in.lease, in.looks = 0, 0, false, false, nil, true
+	in.attempt, in.counted, in.paused, in.solo, in.alone, in.lease, in.looks = 0, 0, false, false, false, nil, true
 	m.wake(in)
 	if in.rests.status == engine.StatusAwaiting {
 		in.status = engine.StatusAwaiting
@@ -50,7 +50,7 @@ func (m *model) resume(in *modelInstance) {
 	in.paused = false
 	in.note("resume")
 	if in.ready() {
-		in.since, in.solo = m.moment(), in.attempt > 0
+		in.since, in.solo, in.alone = m.moment(), in.attempt > 0, false
 	}
 	m.recheck(in)
 }

@@ -124,6 +124,7 @@ func (s *stage) play(t *rapid.T) {
 	often(2, "start", g.start)
 	often(3, "accept", g.accept)
 	often(3, "pick", g.pick)
+	often(1, "pick alone", g.pickAlone)
 	often(5, "finish", g.finish)
 	often(1, "cancel", g.cancel)
 	often(2, "retry", g.retry)
@@ -351,8 +352,13 @@ func (i *modelIntake) engine() engine.Intake {
 }
 
 func (g *game) pick(*rapid.T) {
-	queue, n := draw(g, "queue", "q1", "q1", "q2"), draw(g, "n", 4, 2, 1)
-	picked, err := g.worker.Pick(g.ctx, queue, n)
+	g.pickFrom(draw(g, "queue", "q1", "q1", "q2"), "", draw(g, "n", 4, 2, 1))
+}
+
+func (g *game) pickAlone(*rapid.T) { g.pickFrom(draw(g, "queue", "q1", "q2"), engine.AloneLane, 1) }
+
+func (g *game) pickFrom(queue, lane string, n int) {
+	picked, err := g.worker.Pick(g.ctx, queue, lane, n)
 	g.ok(err)
 	g.m.begin()
 	var numbers []int
@@ -360,15 +366,16 @@ func (g *game) pick(*rapid.T) {
 	for _, p := range picked {
 		numbers, leases = append(numbers, numberOf(p.Work.ID)), append(leases, p.Work.Token)
 	}
-	g.Logf("%s picked %v from %s", g.worker.name, numbers, queue)
+	g.Logf("%s picked %v from %s%s", g.worker.name, numbers, queue, lane)
 	if g.stepped {
 		for _, in := range g.m.instances {
 			in.since = 0
 		}
 	}
-	visits, err := g.m.pick(queue, n, numbers, leases, leaseTicks)
+	visits, err := g.m.pick(g.worker.name, queue, lane != "", n, numbers, leases, leaseTicks)
 	g.ok(err)
 	for i, v := range visits {
+		v.rev = picked[i].Work.Rev
 		g.worker.work = append(g.worker.work, &execution{picked[i], v})
 	}
 }
@@ -413,7 +420,9 @@ func (g *game) goOn(w *modelWorker, done []*execution, want []*modelVisit) {
 			g.Fatalf("instance %d goes on with step %s, and should not", e.n, next.Work.Step)
 		}
 		g.Logf("%s goes on with %d", w.name, e.n)
+		want[i].in.lease.worker = w.name
 		g.m.leases[next.Work.Token] = want[i].in.lease
+		want[i].rev = next.Work.Rev
 		w.work = append(w.work, &execution{next, want[i]})
 		want = slices.Delete(want, i, i+1)
 	}

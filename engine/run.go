@@ -249,7 +249,7 @@ func release(work *store.Work) store.Outcome {
 	}
 }
 
-// effect is a signal that a step sends. One without a dedup key gets one of its visit.
+// effect is a signal that a step sends. One without a dedup key gets one of this commit.
 func effect(work *store.Work, i int, s send) store.Signal {
 	in := intakeOf(Ref{project: work.Project, key: s.to.key, id: s.to.id}, s.signal)
 	if in.DedupKey == "" {
@@ -258,8 +258,9 @@ func effect(work *store.Work, i int, s send) store.Signal {
 	return in.signal()
 }
 
+// effectKey is of the commit and not of the visit: a visit may commit more than once, by replays and retries, with other effects each time.
 func effectKey(work *store.Work, what string, i int) string {
-	return fmt.Sprintf("%s/%s/%d", idempotencyKey(work.ID, work.Visit), what, i)
+	return fmt.Sprintf("%s:%d/%s/%d", work.ID, work.Rev, what, i)
 }
 
 // clean makes any text one that Postgres can hold, and short enough to be read.

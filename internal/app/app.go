@@ -24,22 +24,19 @@ import (
 	"github.com/pointsman/pointsman/wake"
 )
 
-// RunBridge runs the bridge until ctx is canceled and all is drained. announce is told the address of the HTTP server.
+// RunBridge runs the bridge until ctx is canceled and all is drained. announce is told the address of the HTTP server. Where the configuration
+// is of a file, the routes are those of the file as it changes, and SIGHUP reads it anew.
 func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announce func(addr string)) error {
 	if err := errors.Join(checkDatabase(cfg), cfg.CheckBind(false)); err != nil {
 		return err
 	}
-	var broken config.Errors
-	if _, err := Mapper(cfg); errors.As(err, &broken) {
+	mapper, routes, err := compileRoutes(cfg)
+	if err != nil {
 		return err
-	} else if err != nil {
-		return cfg.Errorf("routes", "%v", err)
 	}
+	hup := listenForHUP(cfg)
+	defer hup.stop()
 	return run(ctx, cfg, "bridge", cfg.HTTP.Addr, log, announce, func(p *parts) (component, error) {
-		routes, err := bridgeRoutes(cfg)
-		if err != nil {
-			return nil, err
-		}
 		b, err := bridge.New(bridge.Config{
 			Conn: p.nc, JetStream: p.js, Subjects: p.space, Inbox: p.client, Journal: p.client, Outbox: p.client,
 			Routes: routes, NoSignalsRoute: !cfg.SignalsRoute, ManageStreams: cfg.NATS.ManageStreams, Replicas: cfg.NATS.Replicas,
@@ -48,12 +45,16 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 		if err != nil {
 			return nil, err
 		}
-		service, err := p.service(cfg, log)
+		service, err := p.service(cfg, mapper, log)
+		if err != nil {
+			return nil, err
+		}
+		reloader, err := newReloader(cfg, b, mapper, hup, p.metrics, log)
 		if err != nil {
 			return nil, err
 		}
 		stop, err := p.waker.Listen([]string{engine.OutboxQueue}, func(string) { b.Poke() })
-		return &bridgeAndAPI{Bridge: b, service: service, deafen: stop}, err
+		return &bridgeAndAPI{Bridge: b, service: service, reloader: reloader, deafen: stop}, err
 	})
 }
 

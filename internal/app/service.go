@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 
 	"golang.org/x/sync/errgroup"
@@ -26,12 +27,22 @@ func Mapper(cfg *config.Config) (*bridge.Mapper, error) {
 	return bridge.NewMapper(space, routes, !cfg.SignalsRoute)
 }
 
-// service is what answers requests over NATS.
-func (p *parts) service(cfg *config.Config, log *slog.Logger) (*natsapi.Service, error) {
+// compileRoutes finds all that is wrong with the routes, each with its place in the file.
+func compileRoutes(cfg *config.Config) (*bridge.Mapper, []bridge.Route, error) {
+	var broken config.Errors
 	mapper, err := Mapper(cfg)
 	if err != nil {
-		return nil, err
+		if !errors.As(err, &broken) {
+			err = cfg.Errorf("routes", "%v", err)
+		}
+		return nil, nil, err
 	}
+	routes, err := bridgeRoutes(cfg)
+	return mapper, routes, err
+}
+
+// service is what answers requests over NATS.
+func (p *parts) service(cfg *config.Config, mapper *bridge.Mapper, log *slog.Logger) (*natsapi.Service, error) {
 	letters := bridge.NewLetters(p.js, p.space)
 	operations, err := api.New(api.Config{
 		Client: p.client, Mapper: mapper, Letters: letters, Project: cfg.Project,
@@ -50,14 +61,16 @@ func (p *parts) service(cfg *config.Config, log *slog.Logger) (*natsapi.Service,
 // have in hand, and the outbox waits for the next bridge.
 type bridgeAndAPI struct {
 	*bridge.Bridge
-	service *natsapi.Service
-	deafen  func() // to wake-ups
+	service  *natsapi.Service
+	reloader *reloader
+	deafen   func() // to wake-ups
 }
 
 func (b *bridgeAndAPI) Run(ctx context.Context) error {
 	defer b.deafen()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.service.Run(ctx) })
+	group.Go(func() error { b.reloader.run(ctx); return nil })
 	group.Go(func() error { return b.Bridge.Run(ctx) })
 	return group.Wait()
 }

@@ -32,8 +32,11 @@ type fileCheck struct {
 	OK     bool      `json:"ok"`
 	Routes int       `json:"routes"`
 	Errors []problem `json:"errors"`
+	// Warnings are of what is allowed and is probably not meant.
+	Warnings []problem `json:"warnings"`
 
-	found config.Errors
+	warned config.Errors
+	found  config.Errors
 }
 
 // problem is one thing that is wrong with a file.
@@ -49,7 +52,8 @@ func routesCheckCommand(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use: "check [FILE...]", Short: "Check configuration files",
 		Long: `check reads configuration files as the bridge does, and prints all that is wrong with each, with file, line and column. It asks no
-server. The exit status is 2 where something is wrong. Without FILE it is that of --config, or pointsman.yaml.`,
+server. The exit status is 2 where something is wrong. What is allowed and is probably not meant, as two routes that make one signal of a
+message, is a warning. Without FILE it is that of --config, or pointsman.yaml.`,
 		Example: "  pointsman routes check pointsman.yaml\n  pointsman routes check --json deploy/*.yaml", Args: args(cobra.ArbitraryArgs),
 		RunE: func(c *cobra.Command, files []string) error {
 			if len(files) == 0 {
@@ -81,7 +85,7 @@ func (o *options) file() string {
 }
 
 func checkFile(file string) (fileCheck, error) {
-	check := fileCheck{File: file, Errors: []problem{}}
+	check := fileCheck{File: file, Errors: []problem{}, Warnings: []problem{}}
 	cfg, err := config.Load(file, os.LookupEnv)
 	if err == nil {
 		check.Routes = len(cfg.Routes)
@@ -90,16 +94,22 @@ func checkFile(file string) (fileCheck, error) {
 	switch {
 	case err == nil:
 		check.OK = true
+		check.warned = cfg.Warnings()
 	case errors.As(err, &check.found):
 	case cfg != nil: // what the bridge alone checks has no place in the file
 		check.found = config.Errors{{File: file, Reason: err.Error()}}
 	default:
 		return check, err
 	}
-	for _, e := range check.found {
-		check.Errors = append(check.Errors, problem{e.Line, e.Column, e.Field, e.Reason})
-	}
+	check.Errors, check.Warnings = append(check.Errors, problems(check.found)...), append(check.Warnings, problems(check.warned)...)
 	return check, nil
+}
+
+func problems(errs config.Errors) (all []problem) {
+	for _, e := range errs {
+		all = append(all, problem{e.Line, e.Column, e.Field, e.Reason})
+	}
+	return all
 }
 
 func reportChecks(w io.Writer, checks []fileCheck, wrong config.Errors, asJSON bool) error {
@@ -112,6 +122,11 @@ func reportChecks(w io.Writer, checks []fileCheck, wrong config.Errors, asJSON b
 		if check.OK && !asJSON {
 			if _, err := fmt.Fprintf(w, "%s: ok, %d routes\n", check.File, check.Routes); err != nil {
 				return err
+			}
+			for _, e := range check.warned {
+				if _, err := fmt.Fprintf(w, "warning: %s\n", e); err != nil {
+					return err
+				}
 			}
 		}
 	}

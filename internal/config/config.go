@@ -11,8 +11,6 @@
 package config
 
 import (
-	"fmt"
-	"os"
 	"time"
 
 	"github.com/pointsman/pointsman/internal/expr"
@@ -39,8 +37,9 @@ type Config struct {
 	Webhooks       Webhooks
 	MigrateOnStart bool
 
-	file  string
-	where map[string]position // of every field that the file sets, by its path
+	source *Source // nil: it was not loaded from a file
+	file   string
+	where  map[string]position // of every field that the file sets, by its path
 }
 
 // Poolers that may stand between pointsman and Postgres.
@@ -158,19 +157,6 @@ func Default() *Config {
 		Retention: Retention{Instances: 168 * time.Hour, Triggers: 720 * time.Hour, Dedup: 168 * time.Hour, Webhooks: 720 * time.Hour},
 		Webhooks:  Webhooks{Timeout: 10 * time.Second},
 	}
-}
-
-// Load reads a file and lets the environment override it. What is wrong with either is an [Errors].
-func Load(file string, env func(string) (string, bool)) (*Config, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
-	}
-	c, err := Parse(file, data, env)
-	if err != nil {
-		return nil, err
-	}
-	return c, c.ApplyEnv(env)
 }
 
 // Route is a rule of the bridge.
