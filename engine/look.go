@@ -26,9 +26,38 @@ type Record struct {
 
 // Look says what is on record of an intake. It changes nothing and locks nothing: what it says of now may be over when it returns.
 func (c *Client) Look(ctx context.Context, in Intake) (Record, error) {
-	if err := in.check(); err != nil {
+	records, err := c.LookAll(ctx, []Intake{in})
+	if err != nil {
 		return Record{}, err
 	}
+	return records[0], nil
+}
+
+// LookAll is Look for a few hundred, each by itself, in one request.
+func (c *Client) LookAll(ctx context.Context, batch []Intake) ([]Record, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	questions, hashes := make([]store.Question, len(batch)), make([]uuid.UUID, len(batch))
+	for i := range batch {
+		if err := batch[i].check(); err != nil {
+			return nil, err
+		}
+		questions[i], hashes[i] = batch[i].question()
+	}
+	answers, err := c.store.Fates(ctx, questions)
+	if err != nil {
+		return nil, fmt.Errorf("look: %w", err)
+	}
+	records := make([]Record, len(batch))
+	for i, a := range answers {
+		records[i] = batch[i].record(a, hashes[i])
+	}
+	return records, nil
+}
+
+// question is what to ask of an intake, and the hash of what it holds.
+func (in *Intake) question() (store.Question, uuid.UUID) {
 	g := in.signal()
 	q := store.Question{Project: in.project(), Key: in.To.key, ID: in.To.id, Dedup: g.Dedup, Source: g.Source}
 	switch {
@@ -42,11 +71,7 @@ func (c *Client) Look(ctx context.Context, in Intake) (Record, error) {
 	if in.Name == "" && in.DedupKey != "" {
 		q.Dedup = store.StartDedup(in.DedupKey)
 	}
-	answer, err := c.store.Fate(ctx, q)
-	if err != nil {
-		return Record{}, fmt.Errorf("look: %w", err)
-	}
-	return in.record(answer, g.Hash), nil
+	return q, g.Hash
 }
 
 func (in *Intake) record(a store.Answer, hash uuid.UUID) Record {

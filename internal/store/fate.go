@@ -43,26 +43,33 @@ type Holder struct {
 	EndedAt time.Time
 }
 
-// Fate answers a question from the state of this moment. It locks nothing.
-func (s *Store) Fate(ctx context.Context, q Question) (a Answer, err error) {
-	var scope *uuid.UUID
-	if q.Scope != uuid.Nil {
-		scope = &q.Scope
+// Fates answers questions, in their order, from the state of this moment. It locks nothing.
+func (s *Store) Fates(ctx context.Context, qs []Question) ([]Answer, error) {
+	n := len(qs)
+	projects, keys, ids, scopes, dedups, sources := make([]string, n), make([]string, n), make([]uuid.UUID, n), make([]*uuid.UUID, n), make([]uuid.UUID, n), make([]*uuid.UUID, n)
+	for i, q := range qs {
+		projects[i], keys[i], ids[i], dedups[i], sources[i] = q.Project, q.Key, q.ID, q.Dedup, q.Source
+		if q.Scope != uuid.Nil {
+			scopes[i] = &qs[i].Scope
+		}
 	}
-	err = s.each(ctx, "fate", s.text.fate, func(r pgx.Rows) error { return a.scan(r) }, q.Project, q.Key, q.ID, scope, q.Dedup, q.Source)
-	return a, err
+	answers := make([]Answer, n)
+	err := s.each(ctx, "fate", s.text.fate, func(r pgx.Rows) error { return scanAnswer(answers, r) }, projects, keys, ids, scopes, dedups, sources)
+	return answers, err
 }
 
-func (a *Answer) scan(r pgx.Rows) error {
+func scanAnswer(answers []Answer, r pgx.Rows) error {
+	var n int
 	var what string
 	var instance, hash, source *uuid.UUID
 	var signal *int64
 	var at *time.Time
 	var with *bool
 	var status *string
-	if err := r.Scan(&what, &instance, &hash, &source, &signal, &at, &with, &status); err != nil {
+	if err := r.Scan(&n, &what, &instance, &hash, &source, &signal, &at, &with, &status); err != nil {
 		return err
 	}
+	a := &answers[n-1]
 	entry := Entry{Source: source, WithStart: with != nil && *with}
 	if instance != nil {
 		entry.InstanceID = *instance
@@ -89,31 +96,35 @@ func (a *Answer) scan(r pgx.Rows) error {
 	return nil
 }
 
-// fateText ($1 project, $2 key, $3 id, $4 scope, $5 dedup, $6 source). A source is looked for among what its key or instance ever got, one of a start
+// fateText ($1 projects, $2 keys, $3 ids, $4 scopes, $5 dedups, $6 sources). A source is looked for among what its key or instance ever got, one of a start
 // without a key among all starts.
 const fateText = `
-with /* fate */ holder as materialized (
-  (select id, scope, live, status, finished_at from pointsman.instances where $2 <> '' and project = $1 and correlation_key = $2 and live)
-  union all
-  (select id, scope, live, status, finished_at from pointsman.instances
-   where $2 <> '' and project = $1 and correlation_key = $2 and not live order by finished_at desc limit 1)
-  union all
-  (select id, scope, live, status, finished_at from pointsman.instances where $2 = '' and id = $3 and $1 in ('', project))
-), ledgers as materialized (
-  select coalesce($4, (select scope from holder limit 1), (select scope from pointsman.departed where $2 = '' and instance_id = $3 and $1 in ('', project))) as scope
-), taken as (
-  (select l.* from pointsman.ledger l, ledgers where l.scope = ledgers.scope and l.dedup = $5)
-  union all
-  (select l.* from pointsman.ledger l, ledgers where $6::uuid is not null and l.scope = ledgers.scope and l.source = $6)
-  union all
-  (select l.* from pointsman.ledger l where $2 = '' and $4 is not null and l.source = $6 and l.signal_id is null)
-  limit 1
-), kept as (
-  (select * from pointsman.held where project = $1 and key = $2 and dedup = $5)
-  union all
-  (select * from pointsman.held where $6::uuid is not null and project = $1 and key = $2 and source = $6)
-  limit 1
-)
-select 'taken', t.instance_id, t.hash, t.source, t.signal_id, t.at, coalesce((select i.inserted_at = t.at from pointsman.instances i where i.id = t.instance_id), t.signal_id is null), null::text from taken t
-union all select 'held', null, k.hash, k.source, null, k.inserted_at, null, null from kept k
-union all (select case when live then 'live' else 'ended' end, id, null, null, null, finished_at, null, status from holder order by live desc limit 1)`
+select /* fate */ q.n, f.*
+from unnest($1::text[], $2::text[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[]) with ordinality q(project, key, id, scope, dedup, source, n)
+cross join lateral (
+  with holder as materialized (
+    (select id, scope, live, status, finished_at from pointsman.instances where q.key <> '' and project = q.project and correlation_key = q.key and live)
+    union all
+    (select id, scope, live, status, finished_at from pointsman.instances
+     where q.key <> '' and project = q.project and correlation_key = q.key and not live order by finished_at desc limit 1)
+    union all
+    (select id, scope, live, status, finished_at from pointsman.instances where q.key = '' and id = q.id and q.project in ('', project))
+  ), ledgers as materialized (
+    select coalesce(q.scope, (select scope from holder limit 1), (select scope from pointsman.departed where q.key = '' and instance_id = q.id and q.project in ('', project))) as scope
+  ), taken as (
+    (select l.* from pointsman.ledger l, ledgers where l.scope = ledgers.scope and l.dedup = q.dedup)
+    union all
+    (select l.* from pointsman.ledger l, ledgers where q.source is not null and l.scope = ledgers.scope and l.source = q.source)
+    union all
+    (select l.* from pointsman.ledger l where q.key = '' and q.scope is not null and l.source = q.source and l.signal_id is null)
+    limit 1
+  ), kept as (
+    (select * from pointsman.held where project = q.project and key = q.key and dedup = q.dedup)
+    union all
+    (select * from pointsman.held where q.source is not null and project = q.project and key = q.key and source = q.source)
+    limit 1
+  )
+  select 'taken', t.instance_id, t.hash, t.source, t.signal_id, t.at, coalesce((select i.inserted_at = t.at from pointsman.instances i where i.id = t.instance_id), t.signal_id is null), null::text from taken t
+  union all select 'held', null, k.hash, k.source, null, k.inserted_at, null, null from kept k
+  union all (select case when live then 'live' else 'ended' end, id, null, null, null, finished_at, null, status from holder order by live desc limit 1)
+) f`
