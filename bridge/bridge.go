@@ -56,6 +56,7 @@ type Bridge struct {
 	health *health
 	routes []*consumer
 	relay  *relay
+	pauses *pauses
 }
 
 // New checks the configuration, the expressions of every route included, and talks to nobody.
@@ -82,7 +83,7 @@ func New(cfg Config) (*Bridge, error) {
 		return nil, fmt.Errorf("bridge: %w", err)
 	}
 
-	b := &Bridge{cfg: cfg, health: newHealth(cfg.Logger)}
+	b := &Bridge{cfg: cfg, health: newHealth(cfg.Logger), pauses: newPauses(cfg.Journal)}
 	if cfg.ManageStreams {
 		b.health.expect(partStreams)
 	}
@@ -93,7 +94,7 @@ func New(cfg Config) (*Bridge, error) {
 		b.health.expect(partRoute(rt.Name))
 		b.routes = append(b.routes, &consumer{
 			route: rt, conn: cfg.Conn, js: cfg.JetStream, inbox: cfg.Inbox, origins: origins, letters: letters,
-			journal: cfg.Journal, owner: owner, pace: cfg.pace, health: b.health, metrics: m.route(rt.Name), log: cfg.Logger.With("route", rt.Name),
+			journal: cfg.Journal, owner: owner, pauses: b.pauses, pace: cfg.pace, health: b.health, metrics: m.route(rt.Name), log: cfg.Logger.With("route", rt.Name),
 		})
 	}
 	if cfg.Outbox != nil {
@@ -119,6 +120,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 	} else {
 		close(streams)
 	}
+	parts.Go(func() {
+		b.pauses.run(ctx, min(pausePoll, b.cfg.pace.every), func(err error) { b.health.report(partPauses, err) })
+	})
 	for _, c := range b.routes {
 		parts.Go(func() {
 			if c.route.builtin {

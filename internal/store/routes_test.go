@@ -141,7 +141,7 @@ func fences() []scenario {
 
 // rewinds are of operators that set a route back while bridges read it.
 func rewinds() []scenario {
-	setup := `insert into pointsman.checkpoints (route, stream, created, seq, consumer, first) values ('r', 'S', to_timestamp(1), 100, now(), now());` + "\n"
+	setup := `delete from pointsman.checkpoints; insert into pointsman.checkpoints (route, stream, created, seq, consumer, first) values ('r', 'S', to_timestamp(1), 100, now(), now());` + "\n"
 	forth := `select seq from pointsman.checkpoints where seq > 20 or not rewound`
 	return []scenario{
 		{"rewind / rewind", setup, together(rewinding(20), rewinding(40)), forth},
