@@ -14,11 +14,12 @@ import (
 
 // Config of an [API]. All are required but Project.
 type Config struct {
-	Client  *engine.Client
-	Mapper  *bridge.Mapper
-	Tracer  *bridge.Tracer
-	Letters *bridge.Letters
-	Project string // of requests that name none
+	Client   *engine.Client
+	Mapper   *bridge.Mapper
+	Tracer   *bridge.Tracer
+	Letters  *bridge.Letters
+	Operator *bridge.Operator
+	Project  string // of requests that name none
 }
 
 // API answers requests. It is safe for concurrent use.
@@ -30,8 +31,8 @@ type API struct {
 
 // New checks the configuration.
 func New(cfg Config) (*API, error) {
-	if cfg.Client == nil || cfg.Mapper == nil || cfg.Tracer == nil || cfg.Letters == nil {
-		return nil, errors.New("api: Client, Mapper, Tracer and Letters are required")
+	if cfg.Client == nil || cfg.Mapper == nil || cfg.Tracer == nil || cfg.Letters == nil || cfg.Operator == nil {
+		return nil, errors.New("api: Client, Mapper, Tracer, Letters and Operator are required")
 	}
 	if cfg.Project == "" {
 		cfg.Project = engine.DefaultProject

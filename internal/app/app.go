@@ -48,7 +48,7 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 		if err != nil {
 			return nil, err
 		}
-		service, err := p.service(cfg, log)
+		service, err := p.service(cfg, b, log)
 		if err != nil {
 			return nil, err
 		}

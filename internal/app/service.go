@@ -27,14 +27,15 @@ func Mapper(cfg *config.Config) (*bridge.Mapper, error) {
 }
 
 // service is what answers requests over NATS.
-func (p *parts) service(cfg *config.Config, log *slog.Logger) (*natsapi.Service, error) {
+func (p *parts) service(cfg *config.Config, b *bridge.Bridge, log *slog.Logger) (*natsapi.Service, error) {
 	mapper, err := Mapper(cfg)
 	if err != nil {
 		return nil, err
 	}
 	operations, err := api.New(api.Config{
 		Client: p.client, Mapper: mapper, Letters: bridge.NewLetters(p.js, p.space), Project: cfg.Project,
-		Tracer: bridge.NewTracer(p.js, p.space, mapper, p.client, cfg.Retention.Dedup),
+		Tracer:   bridge.NewTracer(p.js, p.space, mapper, p.client, cfg.Retention.Dedup),
+		Operator: bridge.NewOperator(p.js, mapper, p.client, p.client, b.Trouble, log),
 	})
 	if err != nil {
 		return nil, err

@@ -28,6 +28,11 @@ const (
 	VerbDeadLetter  = "dead-letter"
 	VerbMessage     = "message"
 	VerbRoutesTest  = "routes-test"
+
+	VerbRoutes       = "routes"
+	VerbRoutesPause  = "routes-pause"
+	VerbRoutesResume = "routes-resume"
+	VerbRoutesRewind = "routes-rewind"
 )
 
 // operation answers a request of a project.
@@ -64,6 +69,11 @@ func operations(a *api.API) map[string]operation {
 		VerbDeadLetter:  of(anyProject(a.DeadLetter)),
 		VerbMessage:     of(anyProject(a.Message)),
 		VerbRoutesTest:  of(anyProject(a.TestRoutes)),
+
+		VerbRoutes:       of(anyProject(a.Routes)),
+		VerbRoutesPause:  of(anyProject(a.PauseRoute)),
+		VerbRoutesResume: of(anyProject(a.ResumeRoute)),
+		VerbRoutesRewind: of(anyProject(a.RewindRoute)),
 	}
 }
 
