@@ -64,6 +64,11 @@ func (c *consumer) ensureConsumer(ctx context.Context, stream jetstream.Stream, 
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return stream.CreateConsumer(ctx, beginAfter(want, stream, cp.Seq))
 	}
+	if errors.Is(err, jetstream.ErrNotPullConsumer) && cp.Rewound {
+		if rebuilt, e := c.rebuild(ctx, stream, nil, cp, err.Error()); rebuilt != nil || e != nil {
+			return rebuilt, e
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

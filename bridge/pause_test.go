@@ -97,7 +97,9 @@ func TestNothingIsReadBeforePausesAreKnown(t *testing.T) {
 	b.journal.err = errors.New("connection refused")
 	b.run(b.watchful(b.orders()))
 	b.publishN(1)
-	b.eventually("said", func() bool { return strings.Contains(fmt.Sprint(b.bridge.Ready()), "routes: which are paused: connection refused") })
+	b.eventually("said", func() bool {
+		return strings.Contains(fmt.Sprint(b.bridge.Ready()), "routes: which are paused: connection refused")
+	})
 	b.journal.do(func() { b.journal.err = nil })
 	b.signals(1)
 	b.ready()

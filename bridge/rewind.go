@@ -133,7 +133,7 @@ func (c *consumer) reached(ctx context.Context, stream jetstream.Stream, cp engi
 		reached = max(reached, first-1)
 	}
 	cons, err := stream.Consumer(ctx, c.route.durable)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrNotPullConsumer) {
 		return reached, nil
 	}
 	if err != nil {

@@ -23,7 +23,8 @@ func routesCommand(o *options) *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(routesCheckCommand(o), routesTestCommand(o),
-		routesListCommand(o), routesPauseCommand(o), routesResumeCommand(o), routesRewindCommand(o))
+		routesListCommand(o), routesPauseCommand(o), routesResumeCommand(o), routesRewindCommand(o),
+		routesPlanCommand(o), routesApplyCommand(o), routesPermissionsCommand(o))
 	return c
 }
 
