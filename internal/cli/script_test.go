@@ -51,6 +51,7 @@ func TestScripts(t *testing.T) {
 		Dir: filepath.Join("testdata", "script"), UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("POINTSMAN_NATS_URL", stack.NATSURL)
+			env.Setenv("POINTSMAN_DATABASE_URL", stack.DatabaseURL)
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command under the race detector ends a second later
 			return os.WriteFile(filepath.Join(env.WorkDir, "orders.yaml"), orders.Config, 0o600)
