@@ -44,7 +44,8 @@ func (s *Store) Checkpoint(ctx context.Context, in Incarnation) (cp Checkpoint, 
 func (s *Store) SaveCheckpoint(ctx context.Context, in Incarnation, cp Checkpoint) error {
 	saved := false
 	err := s.together(ctx, statement{
-		"save checkpoint", s.text.saveCheckpoint, []any{in.Route, in.Stream, in.Created, int64(cp.Seq), cp.Consumer, cp.First, cp.Rewinds},
+		"save checkpoint", s.text.saveCheckpoint,
+		[]any{in.Route, in.Stream, in.Created, int64(cp.Seq), cp.Consumer, cp.First, cp.Rewinds},
 		func(r pgx.Rows) error { saved = true; return r.Scan(nil) },
 	})
 	if err == nil && !saved {
