@@ -58,6 +58,7 @@ type Bridge struct {
 	owner   string
 	origins *origins
 	letters *deadLetters
+	pauses  *pauses
 	relay   *relay
 
 	reloading sync.Mutex // one Reload at a time
@@ -92,7 +93,7 @@ func New(cfg Config) (*Bridge, error) {
 
 	b := &Bridge{
 		cfg: cfg, health: newHealth(cfg.Logger), metrics: m, owner: uuid.NewString(), origins: newOrigins(cfg.JetStream),
-		letters: &deadLetters{conn: cfg.Conn, js: cfg.JetStream, space: cfg.Subjects},
+		letters: &deadLetters{conn: cfg.Conn, js: cfg.JetStream, space: cfg.Subjects}, pauses: newPauses(cfg.Journal),
 	}
 	if cfg.ManageStreams {
 		b.health.expect(partStreams)
@@ -111,7 +112,7 @@ func New(cfg Config) (*Bridge, error) {
 func (b *Bridge) consumer(rt *route) *consumer {
 	return &consumer{
 		route: rt, conn: b.cfg.Conn, js: b.cfg.JetStream, inbox: b.cfg.Inbox, origins: b.origins, letters: b.letters, journal: b.cfg.Journal,
-		owner: b.owner, pace: b.cfg.pace, health: b.health, metrics: b.metrics.route(rt.Name), log: b.cfg.Logger.With("route", rt.Name),
+		owner: b.owner, pauses: b.pauses, pace: b.cfg.pace, health: b.health, metrics: b.metrics.route(rt.Name), log: b.cfg.Logger.With("route", rt.Name),
 	}
 }
 
@@ -131,6 +132,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 	} else {
 		close(streams)
 	}
+	parts.Go(func() {
+		b.pauses.run(ctx, min(pausePoll, b.cfg.pace.every), func(err error) { b.health.report(partPauses, err) })
+	})
 	if b.relay != nil {
 		parts.Go(func() { b.relay.run(ctx, work) })
 	}

@@ -28,6 +28,7 @@ type consumer struct {
 
 	journal Journal
 	owner   string // this bridge, for ordered routes
+	pauses  *pauses
 	pace    pace
 	health  *health
 	metrics *routeMetrics
@@ -64,10 +65,21 @@ func (c *consumer) sessions(ctx, work context.Context) {
 			<-ctx.Done() // with its consumer in place: a stream that keeps only what is wanted keeps this
 			return
 		}
+		if resumed, _ := c.pauses.is(c.route.Name, false); !resumed {
+			c.report(nil)
+			if !c.pauses.until(ctx, c.route.Name, false) {
+				return
+			}
+			continue // much may have happened to the consumer meanwhile
+		}
 		began := time.Now()
-		err = c.session(ctx, work, b, short > 0)
+		paused, err := c.pauses.whileResumed(ctx, c.route.Name, func(ctx context.Context) error { return c.session(ctx, work, b, short > 0) })
 		if ctx.Err() != nil {
 			return
+		}
+		if paused {
+			short = 0
+			continue
 		}
 		switch {
 		case errors.Is(err, errStalled):

@@ -266,7 +266,7 @@ func TestExistingConsumerNeedsNoOtherRight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bundle{T: t, space: space, inbox: newMemInbox("a"), log: &logBuffer{}}
+	b := &bundle{T: t, space: space, inbox: newMemInbox("a"), journal: newMemJournal(), log: &logBuffer{}}
 	_, b.js = connect("admin")
 	r := b.orders()
 	r.Existing = "theirs"

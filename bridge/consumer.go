@@ -17,6 +17,7 @@ type binding struct {
 	consumer jetstream.Consumer
 	created  time.Time // of the stream: its incarnation
 	mirrors  string    // the stream that this one is a mirror of
+	rewinds  int64     // of the route when it was bound
 	since    time.Time // what the stream had before may have been read by another consumer of the route; zero: there was none
 }
 
@@ -48,7 +49,7 @@ func (c *consumer) bind(ctx context.Context) (binding, error) {
 	if !sameTime(made, cp.First) {
 		b.since = made
 	}
-	cp.Consumer = made
+	cp.Consumer, b.rewinds = made, cp.Rewinds
 	if err := c.journal.SaveCheckpoint(ctx, c.incarnation(b), cp); err != nil {
 		return binding{}, fmt.Errorf("checkpoint: %w", err)
 	}
@@ -63,17 +64,26 @@ func (c *consumer) ensureConsumer(ctx context.Context, stream jetstream.Stream, 
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return stream.CreateConsumer(ctx, beginAfter(want, stream, cp.Seq))
 	}
+	if errors.Is(err, jetstream.ErrNotPullConsumer) && cp.Rewound {
+		if rebuilt, e := c.rebuild(ctx, stream, nil, cp, err.Error()); rebuilt != nil || e != nil {
+			return rebuilt, e
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	have := cons.CachedInfo().Config
-	if err := checkConsumer(have); err != nil {
-		return nil, err
+	unfit := checkConsumer(have)
+	if unfit != nil && !cp.Rewound {
+		return nil, unfit
 	}
 	if why := c.doubt(cons.CachedInfo(), cp, known); why != "" {
 		if rebuilt, err := c.rebuild(ctx, stream, cons, cp, why); rebuilt != nil || err != nil {
 			return rebuilt, err
 		}
+	}
+	if unfit != nil {
+		return nil, unfit
 	}
 	next := have
 	next.Description, next.AckWait, next.BackOff = want.Description, want.AckWait, nil

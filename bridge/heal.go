@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -25,6 +26,8 @@ func beginAfter(cfg jetstream.ConsumerConfig, stream jetstream.Stream, seq uint6
 // doubt says what is wrong with a consumer that was found, or "".
 func (c *consumer) doubt(info *jetstream.ConsumerInfo, cp engine.Checkpoint, known bool) string {
 	switch {
+	case cp.Rewound:
+		return "the route was rewound"
 	case c.stalls >= maxStalls:
 		return fmt.Sprintf("has delivered nothing in %d sessions", c.stalls)
 	case known && !sameTime(info.Created, cp.Consumer) && info.Created.After(cp.Consumer) && skips(info.Config, cp.Seq):
@@ -55,7 +58,7 @@ func (c *consumer) rebuild(ctx context.Context, stream jetstream.Stream, cons je
 		return nil, nil
 	}
 	from := cp.Seq
-	if c.stalls >= maxStalls { // its acks are good, whatever else is not
+	if c.stalls >= maxStalls && !cp.Rewound { // its acks are good, whatever else is not
 		from = max(from, cons.CachedInfo().AckFloor.Stream)
 	}
 	c.log.Warn("a consumer is made again", "stream", c.route.Stream, "consumer", c.route.durable, "after", from, "why", why)
@@ -66,18 +69,23 @@ func (c *consumer) rebuild(ctx context.Context, stream jetstream.Stream, cons je
 	return stream.CreateConsumer(ctx, beginAfter(c.route.consumerConfig(), stream, from))
 }
 
-// checkpoint writes down how far the consumer has come. What is not written now is with the next one.
-func (c *consumer) checkpoint(ctx context.Context, b binding, info *jetstream.ConsumerInfo, saved uint64) uint64 {
+// checkpoint writes down how far the consumer has come. What is not written now is with the next one; that the route was rewound meanwhile
+// is the error.
+func (c *consumer) checkpoint(ctx context.Context, b binding, info *jetstream.ConsumerInfo, saved uint64) (uint64, error) {
 	floor := info.AckFloor.Stream
 	if floor <= saved {
-		return saved
+		return saved, nil
 	}
 	made := b.consumer.CachedInfo().Created
-	if err := c.journal.SaveCheckpoint(ctx, c.incarnation(b), engine.Checkpoint{Seq: floor, Consumer: made, First: made}); err != nil {
+	err := c.journal.SaveCheckpoint(ctx, c.incarnation(b), engine.Checkpoint{Seq: floor, Consumer: made, First: made, Rewinds: b.rewinds})
+	switch {
+	case errors.Is(err, engine.ErrRewound):
+		return saved, err
+	case err != nil:
 		c.log.Debug("checkpoint", "error", err)
-		return saved
+		return saved, nil
 	}
-	return floor
+	return floor, nil
 }
 
 // sameTime compares with the precision of the journal.

@@ -21,11 +21,12 @@ type memJournal struct {
 	failures    map[string]int
 	owner       string // of the only ordered route
 	epoch       int64
+	paused      map[string]bool
 	err         error
 }
 
 func newMemJournal() *memJournal {
-	return &memJournal{checkpoints: map[string]engine.Checkpoint{}, failures: map[string]int{}}
+	return &memJournal{checkpoints: map[string]engine.Checkpoint{}, failures: map[string]int{}, paused: map[string]bool{}}
 }
 
 func incarnation(in engine.Incarnation) string {
@@ -46,11 +47,39 @@ func (j *memJournal) SaveCheckpoint(_ context.Context, in engine.Incarnation, cp
 			return
 		}
 		if before, known := j.checkpoints[incarnation(in)]; known {
+			if cp.Rewinds != before.Rewinds {
+				err = engine.ErrRewound
+				return
+			}
 			cp.Seq, cp.First = max(cp.Seq, before.Seq), before.First
 		}
+		cp.Rewound = false
 		j.checkpoints[incarnation(in)] = cp
 	})
 	return err
+}
+
+func (j *memJournal) Rewind(_ context.Context, in engine.Incarnation, after uint64) (done bool, err error) {
+	j.do(func() {
+		cp, known := j.checkpoints[incarnation(in)]
+		if err = j.err; err != nil || !known || cp.Seq < after {
+			return
+		}
+		cp.Seq, cp.Rewinds, cp.Rewound, done = after, cp.Rewinds+1, true, true
+		j.checkpoints[incarnation(in)] = cp
+		clear(j.failures)
+	})
+	return done, err
+}
+
+func (j *memJournal) RouteStates(context.Context) (states []engine.RouteState, err error) {
+	j.do(func() {
+		for name, paused := range j.paused {
+			states = append(states, engine.RouteState{Name: name, Paused: paused})
+		}
+		err = j.err
+	})
+	return states, err
 }
 
 // HoldRoute knows no time: a route is held until it is released or taken away.

@@ -22,6 +22,7 @@ type health struct {
 const (
 	partStreams = "streams"
 	partRelay   = "relay"
+	partPauses  = "routes"
 )
 
 func partRoute(route string) string       { return "route " + route }
@@ -76,6 +77,17 @@ func (h *health) err() error {
 	var errs []error
 	for _, part := range slices.Sorted(maps.Keys(h.trouble)) {
 		errs = append(errs, fmt.Errorf("%s: %w", part, h.trouble[part]))
+	}
+	return errors.Join(errs...)
+}
+
+// of joins what troubles these parts.
+func (h *health) of(parts ...string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, part := range parts {
+		errs = append(errs, h.trouble[part])
 	}
 	return errors.Join(errs...)
 }

@@ -11,8 +11,12 @@ import (
 type Journal interface {
 	// Checkpoint is how far the route has come in this incarnation of its stream; false: it has none.
 	Checkpoint(ctx context.Context, in engine.Incarnation) (engine.Checkpoint, bool, error)
-	// SaveCheckpoint never goes back: the furthest stands.
+	// SaveCheckpoint never goes back: the furthest stands. [engine.ErrRewound]: the route was set back since the checkpoint that cp goes on from.
 	SaveCheckpoint(ctx context.Context, in engine.Incarnation, cp engine.Checkpoint) error
+	// Rewind sets the checkpoint back to after a sequence; false: it is further back already.
+	Rewind(ctx context.Context, in engine.Incarnation, after uint64) (bool, error)
+	// RouteStates say which routes an operator has paused.
+	RouteStates(ctx context.Context) ([]engine.RouteState, error)
 	// HoldRoute makes owner the one that takes in the messages of an ordered route until ttl is over; false: another is.
 	HoldRoute(ctx context.Context, route, owner string, ttl time.Duration) (engine.Fence, bool, error)
 	ReleaseRoute(ctx context.Context, route, owner string) error

@@ -2,8 +2,11 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pointsman/pointsman/engine"
 )
@@ -40,13 +43,13 @@ type reader struct {
 func newReader(ctx context.Context, c *consumer, b binding) *reader {
 	c.waiting.Store(time.Now().UnixNano())
 	c.heard.Store(false)
+	c.gaveUp = false
 	r := &reader{
 		consumer: c, binding: b, ctx: ctx, reconnects: c.conn.Stats().Reconnects,
 		out: make(chan delivery), gone: make(chan struct{}), failed: make(chan error, 1),
 	}
 	if c.route.Ordered {
 		r.order = newOrder()
-		c.gaveUp = false
 	}
 	return r
 }
@@ -100,10 +103,13 @@ func (r *reader) locate(m *message, consumerSequence uint64) (err error) {
 		return nil
 	}
 	// The consumer's own sequence only grows, as long as it is the same consumer. When it does not, or after the connection was
-	// away, the stream may have been made again, and what was just read would be taken for the old stream's.
+	// away, stream or consumer may have been made again, and what was just read would be taken for the old stream's, or for new.
 	if n := r.conn.Stats().Reconnects; n != r.reconnects || consumerSequence <= r.last {
 		if err := r.verify(); err != nil {
 			return err
+		}
+		if consumerSequence <= r.last {
+			return errMadeAgain
 		}
 		r.reconnects = n
 	}
@@ -119,7 +125,7 @@ func (r *reader) locate(m *message, consumerSequence uint64) (err error) {
 	return err
 }
 
-// verify that the stream is still the one of the binding.
+// verify that stream and consumer are still those of the binding.
 func (r *reader) verify() error {
 	created, err := retry(r.ctx, r.report, func() (time.Time, error) {
 		s, err := r.js.Stream(r.ctx, r.route.Stream)
@@ -133,6 +139,22 @@ func (r *reader) verify() error {
 	}
 	if !created.Equal(r.binding.created) {
 		return fmt.Errorf("stream %s was made again", r.route.Stream)
+	}
+	made, err := retry(r.ctx, r.report, func() (time.Time, error) {
+		c, err := r.js.Consumer(r.ctx, r.route.Stream, r.route.durable)
+		if errors.Is(err, jetstream.ErrConsumerNotFound) {
+			return time.Time{}, nil // it is gone
+		}
+		if err != nil {
+			return time.Time{}, fmt.Errorf("consumer %s: %w", r.route.durable, err)
+		}
+		return c.CachedInfo().Created, nil
+	})
+	if err != nil {
+		return err
+	}
+	if !sameTime(made, r.binding.consumer.CachedInfo().Created) {
+		return errMadeAgain
 	}
 	return nil
 }

@@ -7,20 +7,20 @@ import (
 	"sync"
 )
 
-// Change is what a [Bridge.Reload] did, by the names of routes.
-type Change struct{ Added, Changed, Removed []string }
+// Reloaded is what a [Bridge.Reload] did, by the names of routes.
+type Reloaded struct{ Added, Changed, Removed []string }
 
 // Reload replaces the routes, also while [Bridge.Run] carries messages. A route that is the same as before goes on untouched. One that is
 // gone is stopped: what it has in hand is settled, and its consumer stays in the stream, where it keeps its place. One that is changed is
 // stopped so and started anew. Reload returns when all that were to stop have, which the ShutdownTimeout bounds.
 //
 // On an error, which is of the new routes, nothing has changed.
-func (b *Bridge) Reload(routes []Route, noSignalsRoute bool) (Change, error) {
+func (b *Bridge) Reload(routes []Route, noSignalsRoute bool) (Reloaded, error) {
 	cfg := b.cfg
 	cfg.Routes, cfg.NoSignalsRoute = routes, noSignalsRoute
 	compiled, err := compileRoutes(cfg)
 	if err != nil {
-		return Change{}, fmt.Errorf("bridge: %w", err)
+		return Reloaded{}, fmt.Errorf("bridge: %w", err)
 	}
 	b.reloading.Lock()
 	defer b.reloading.Unlock()
@@ -35,7 +35,7 @@ func (b *Bridge) Reload(routes []Route, noSignalsRoute bool) (Change, error) {
 }
 
 // replace the routes and start the new ones. Retired are those to stop, each with its successor, or nil.
-func (b *Bridge) replace(compiled []*route) (change Change, retired map[*consumer]*consumer) {
+func (b *Bridge) replace(compiled []*route) (change Reloaded, retired map[*consumer]*consumer) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := make(map[string]*consumer, len(b.routes))

@@ -15,7 +15,13 @@ const maxScan = 50_000
 // scan reads the headers of messages in the order of the stream until see says that it is enough. complete says that it came to the end
 // of the stream.
 func scan(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig, see func(m jetstream.Msg, seq uint64) (enough bool)) (complete bool, err error) {
-	cfg.HeadersOnly, cfg.InactiveThreshold = true, 10*time.Second
+	cfg.HeadersOnly = true
+	return readOn(ctx, js, stream, cfg, maxScan, func(m jetstream.Msg, meta *jetstream.MsgMetadata) bool { return see(m, meta.Sequence.Stream) })
+}
+
+// readOn is scan for whole messages, at most so many.
+func readOn(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstream.OrderedConsumerConfig, most int, see func(m jetstream.Msg, meta *jetstream.MsgMetadata) (enough bool)) (complete bool, err error) {
+	cfg.InactiveThreshold = 10 * time.Second
 	c, err := js.OrderedConsumer(ctx, stream, cfg)
 	if err != nil {
 		return false, fmt.Errorf("stream %s: %w", stream, err)
@@ -32,7 +38,7 @@ func scan(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstr
 		return false, fmt.Errorf("stream %s: %w", stream, err)
 	}
 	defer messages.Stop()
-	for range maxScan {
+	for range most {
 		m, err := messages.Next(jetstream.NextContext(ctx))
 		if err != nil {
 			return false, fmt.Errorf("stream %s: %w", stream, err)
@@ -41,7 +47,7 @@ func scan(ctx context.Context, js jetstream.JetStream, stream string, cfg jetstr
 		if err != nil {
 			return false, fmt.Errorf("stream %s: %w", stream, err)
 		}
-		if see(m, meta.Sequence.Stream) {
+		if see(m, meta) {
 			return false, nil
 		}
 		if meta.NumPending == 0 {

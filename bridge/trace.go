@@ -18,6 +18,7 @@ import (
 // Records says what is known of intakes; an [engine.Client] is one.
 type Records interface {
 	Look(ctx context.Context, in engine.Intake) (engine.Record, error)
+	LookAll(ctx context.Context, batch []engine.Intake) ([]engine.Record, error)
 }
 
 // Tracer says what became of messages: it reads them again, maps them as the routes do now, and looks for what each route made of them.
@@ -246,10 +247,7 @@ type position struct {
 }
 
 func (t *Tracer) progress(ctx context.Context, rt *route, m *message) (position, error) {
-	name := rt.durable
-	if rt.Existing != "" {
-		name = rt.Existing
-	}
+	name := rt.consumerName()
 	c, err := t.js.Consumer(ctx, rt.Stream, name)
 	switch {
 	case errors.Is(err, jetstream.ErrConsumerNotFound):

@@ -19,6 +19,9 @@ type pace struct {
 
 var defaultPace = pace{every: 5 * time.Second, stall: 30 * time.Second}
 
+// errMadeAgain: the consumer is not the one that the session began with, so what it gives may have been read before.
+var errMadeAgain = errors.New("the consumer was made again")
+
 var errStalled = errors.New("stalled: none is delivered")
 
 // watch measures the route's lag, writes down how far it has come, and ends the session of a consumer that is gone or stands still.
@@ -41,7 +44,12 @@ func (c *consumer) watch(ctx context.Context, b binding) error {
 		}
 		c.metrics.pending.Set(float64(info.NumPending))
 		c.metrics.ackPending.Set(float64(info.NumAckPending))
-		saved = c.checkpoint(ctx, b, info, saved)
+		if !sameTime(info.Created, b.consumer.CachedInfo().Created) {
+			return errMadeAgain
+		}
+		if saved, err = c.checkpoint(ctx, b, info, saved); err != nil {
+			return err
+		}
 		if since := c.waiting.Load(); since != 0 && stalled(info, time.Since(time.Unix(0, since)), c.pace.stall) {
 			return fmt.Errorf("%w: %d messages wait", errStalled, info.NumPending)
 		}

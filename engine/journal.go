@@ -57,7 +57,12 @@ type Checkpoint struct {
 	Seq      uint64
 	Consumer time.Time // when the route's consumer was created that got so far
 	First    time.Time // when its first one was
+	Rewinds  int64     // how often it was set back
+	Rewound  bool      // it was, and the consumer is still to be made again from there
 }
+
+// ErrRewound: the route was set back since the checkpoint was read that this one goes on from.
+var ErrRewound = store.ErrRewound
 
 // Failure of one message, which is not an outage.
 type Failure struct {
@@ -71,9 +76,43 @@ func (c *Client) Checkpoint(ctx context.Context, in Incarnation) (Checkpoint, bo
 	return Checkpoint(cp), known, err
 }
 
-// SaveCheckpoint of a route. The furthest one that was ever saved stands, and the First of the first.
+// SaveCheckpoint of a route. The furthest one that was ever saved stands, until a Rewind, and the First of the first. It says that the
+// consumer is made, so that nothing is Rewound any more. The error is [ErrRewound] where the route has had other rewinds than cp says.
 func (c *Client) SaveCheckpoint(ctx context.Context, in Incarnation, cp Checkpoint) error {
 	return c.store.SaveCheckpoint(ctx, store.Incarnation(in), store.Checkpoint(cp))
+}
+
+// Rewind sets the checkpoint of a route back to after a sequence, and forgets the failures of the messages that come again; false: it
+// has none, or one that is further back already.
+func (c *Client) Rewind(ctx context.Context, in Incarnation, after uint64) (bool, error) {
+	return c.store.Rewind(ctx, store.Incarnation(in), after)
+}
+
+// RouteState is what is remembered of a route.
+type RouteState struct {
+	Name   string
+	Paused bool   // by an operator
+	Owner  string // the bridge that holds an ordered route now; "": none
+}
+
+// RouteStates are those of the routes of which anything is remembered: ordered ones, and those that an operator has paused.
+func (c *Client) RouteStates(ctx context.Context) ([]RouteState, error) {
+	rows, err := c.store.RouteStates(ctx)
+	states := make([]RouteState, len(rows))
+	for i, row := range rows {
+		states[i] = RouteState(row)
+	}
+	return states, err
+}
+
+// PauseRoute keeps all bridges from reading a route, within seconds and until it is resumed.
+func (c *Client) PauseRoute(ctx context.Context, route string) error {
+	return c.store.PauseRoute(ctx, route, true)
+}
+
+// ResumeRoute ends what PauseRoute began; a route that the configuration pauses stays paused.
+func (c *Client) ResumeRoute(ctx context.Context, route string) error {
+	return c.store.PauseRoute(ctx, route, false)
 }
 
 // CountFailures counts one more failure of each message, none of which is there twice, and returns how many each has had. They are

@@ -3,7 +3,7 @@
 create table pointsman.routes (
   name       text        collate "C" not null primary key,
   config     text,                              -- hash of what maps a message, to tell a changed route
-  paused     boolean     not null default false,
+  paused     boolean     not null default false, -- by an operator, beside what the configuration says
   epoch      bigint      not null default 0,    -- fences the one active bridge of an ordered route
   owner      text,
   expires_at timestamptz,
@@ -27,6 +27,8 @@ create table pointsman.checkpoints (
   seq        bigint      not null,
   consumer   timestamptz not null,              -- when the consumer was created that got so far
   first      timestamptz not null,              -- when the route's first one was: what came before that nobody has read
+  rewinds    bigint      not null default 0,    -- how often it was set back: who has read it before that may not set it forth
+  rewound    boolean     not null default false, -- the consumer is still to be made again, after seq
   updated_at timestamptz not null default now(),
   primary key (route, stream, created)
 );

@@ -52,7 +52,7 @@ func ErrorOf(err error) *Error {
 	}
 	e = &Error{Code: engine.Code(err), Message: err.Error(), Details: detailsOf(err), cause: err}
 	switch {
-	case errors.Is(err, bridge.ErrNoLetter), errors.Is(err, bridge.ErrNoMessage):
+	case errors.Is(err, bridge.ErrNoLetter), errors.Is(err, bridge.ErrNoMessage), errors.Is(err, bridge.ErrNoRoute):
 		e.Code = CodeNotFound
 	case e.Code == CodeNotFound:
 		e.Message = "there is no such instance"

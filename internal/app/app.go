@@ -45,7 +45,7 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 		if err != nil {
 			return nil, err
 		}
-		service, err := p.service(cfg, mapper, log)
+		service, err := p.service(cfg, mapper, b, log)
 		if err != nil {
 			return nil, err
 		}

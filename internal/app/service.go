@@ -42,12 +42,13 @@ func compileRoutes(cfg *config.Config) (*bridge.Mapper, []bridge.Route, error) {
 }
 
 // service is what answers requests over NATS.
-func (p *parts) service(cfg *config.Config, mapper *bridge.Mapper, log *slog.Logger) (*natsapi.Service, error) {
+func (p *parts) service(cfg *config.Config, mapper *bridge.Mapper, b *bridge.Bridge, log *slog.Logger) (*natsapi.Service, error) {
 	letters := bridge.NewLetters(p.js, p.space)
 	operations, err := api.New(api.Config{
 		Client: p.client, Mapper: mapper, Letters: letters, Project: cfg.Project,
 		Replayer: bridge.NewReplayer(letters, mapper, p.client),
 		Tracer:   bridge.NewTracer(p.js, p.space, mapper, p.client, cfg.Retention.Dedup),
+		Operator: bridge.NewOperator(p.js, mapper, p.client, p.client, b.Trouble, log),
 	})
 	if err != nil {
 		return nil, err

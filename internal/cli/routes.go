@@ -18,11 +18,13 @@ import (
 
 func routesCommand(o *options) *cobra.Command {
 	c := &cobra.Command{
-		Use: "routes", Short: "Check routes, and try messages on them", Args: args(cobra.NoArgs),
+		Use: "routes", Short: "Check, try and operate routes", Args: args(cobra.NoArgs),
 		Example: "  pointsman routes check pointsman.yaml\n  pointsman routes test payments.1001.confirmed '{\"amount\": 42}'",
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(routesCheckCommand(o), routesTestCommand(o))
+	c.AddCommand(routesCheckCommand(o), routesTestCommand(o),
+		routesListCommand(o), routesPauseCommand(o), routesResumeCommand(o), routesRewindCommand(o),
+		routesPlanCommand(o), routesApplyCommand(o), routesPermissionsCommand(o))
 	return c
 }
 

@@ -31,6 +31,7 @@ routes:
   - {name: notes, stream: ORDERS, subject: orders.*.note, correlation_key: "{{subject[1]}}", signal: note, on_missing: drop, on_terminal: drop}
   - {name: both, stream: ORDERS, subject: orders.*.both, correlation_key: "{{subject[1]}}", signal: item, on_missing: start, start: {machine: order}}
   - {name: imports, stream: ORDERS, subject: orders.*.import, start: {machine: once, partition_key: "{{payload.tenant}}", unique_key: "import-{{subject[1]}}", unique_scope: [runnable, executing, awaiting_signal, done]}}
+  - {name: audits, stream: AUDITS, subject: audits.>, when: payload.amount > 0, correlation_key: "{{subject[1]}}", signal: audit, on_missing: reject}
   - {name: idle, stream: ORDERS, subject: orders.*.idle, correlation_key: "{{subject[1]}}", signal: item, paused: true}
 `
 
@@ -41,11 +42,12 @@ func TestService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}}, machine, once(t), herald(t))
+	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}, "AUDITS": {"audits.>"}}, machine, once(t), herald(t))
 	for name, test := range map[string]func(*bundle){
 		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Atomic": testAtomic, "List": testList, "ListPages": testListPages, "Projects": testProjects,
 		"Wait": testWait, "Idempotency": testIdempotency, "Inbox": testInbox, "Keys": testKeys, "KeysOfRoute": testKeysOfRoute, "RetryPauseResume": testRetryPauseResume, "Held": testHeld, "DeadLetters": testDeadLetters, "Fates": testFates,
-		"Replay": testReplay, "ReplayEffect": testReplayEffect,
+		"OperateRoutes": testOperateRoutes,
+		"Replay":        testReplay, "ReplayEffect": testReplayEffect,
 		"MessageByID": testMessageByID, "NoSuchMessage": testNoSuchMessage, "RoutesTest": testRoutesTest, "BadBodies": testBadBodies, "Discovery": testDiscovery, "LargeAnswers": testLargeAnswers,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -30,6 +30,11 @@ const (
 	VerbDrop        = "dead-letters-drop"
 	VerbMessage     = "message"
 	VerbRoutesTest  = "routes-test"
+
+	VerbRoutes       = "routes"
+	VerbRoutesPause  = "routes-pause"
+	VerbRoutesResume = "routes-resume"
+	VerbRoutesRewind = "routes-rewind"
 )
 
 // operation answers a request of a project.
@@ -68,6 +73,11 @@ func operations(a *api.API) map[string]operation {
 		VerbDrop:        of(anyProject(a.DropLetters)),
 		VerbMessage:     of(anyProject(a.Message)),
 		VerbRoutesTest:  of(anyProject(a.TestRoutes)),
+
+		VerbRoutes:       of(anyProject(a.Routes)),
+		VerbRoutesPause:  of(anyProject(a.PauseRoute)),
+		VerbRoutesResume: of(anyProject(a.ResumeRoute)),
+		VerbRoutesRewind: of(anyProject(a.RewindRoute)),
 	}
 }
 

@@ -239,7 +239,7 @@ var allTouches = []touches{
 	}},
 	{"fate", 0, 60, call(func(f *fixture, tx *Store, _ int) error {
 		source := Source("r", "S", time.Unix(1, 0), 7)
-		_, err := tx.Fate(f.t.Context(), Question{Project: project, Key: "k7", Scope: KeyScope(project, "k7"), Dedup: SignalDedup("x"), Source: &source})
+		_, err := tx.Fates(f.t.Context(), []Question{{Project: project, Key: "k7", Scope: KeyScope(project, "k7"), Dedup: SignalDedup("x"), Source: &source}})
 		return err
 	})},
 	{"held", 5, 60, call(func(f *fixture, tx *Store, n int) error {

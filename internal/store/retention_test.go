@@ -116,7 +116,7 @@ func TestDuplicatesOfTheGone(t *testing.T) {
 	byID.Hash = uuid.New()
 	wantVerdicts(t, f.slow(byID), Conflict)
 	equal(t, "start", f.begin(start)[0], Start{Verdict: Duplicate, InstanceID: id})
-	a := must(f.Fate(t.Context(), Question{Project: project, ID: id, Dedup: again.Dedup}))(t)
+	a := must(f.Fates(t.Context(), []Question{{Project: project, ID: id, Dedup: again.Dedup}}))(t)[0]
 	if a.Taken == nil || a.Taken.InstanceID != id {
 		t.Errorf("its fate: %+v", a)
 	}

@@ -21,22 +21,50 @@ type Checkpoint struct {
 	Seq      uint64
 	Consumer time.Time // when the route's consumer was created that got so far
 	First    time.Time // when its first one was
+	Rewinds  int64     // how often it was set back
+	Rewound  bool      // it was, and the consumer is still to be made again from there
 }
+
+// ErrRewound: the route was set back since the checkpoint was read that this one goes on from.
+var ErrRewound = errors.New("the route was rewound")
 
 // Checkpoint of a route; false: none.
 func (s *Store) Checkpoint(ctx context.Context, in Incarnation) (cp Checkpoint, known bool, err error) {
 	err = s.together(ctx, statement{"checkpoint", s.text.checkpoint, []any{in.Route, in.Stream, in.Created}, func(r pgx.Rows) error {
 		var seq int64
-		err := r.Scan(&seq, &cp.Consumer, &cp.First)
+		err := r.Scan(&seq, &cp.Consumer, &cp.First, &cp.Rewinds, &cp.Rewound)
 		cp.Seq, known = uint64(seq), true
 		return err
 	}})
 	return cp, known, err
 }
 
-// SaveCheckpoint keeps the furthest, and the first First.
+// SaveCheckpoint keeps the furthest, and the first First, and no Rewound. Where the route has had other rewinds than cp says the error is
+// [ErrRewound], and nothing has changed.
 func (s *Store) SaveCheckpoint(ctx context.Context, in Incarnation, cp Checkpoint) error {
-	return s.together(ctx, statement{"save checkpoint", s.text.saveCheckpoint, []any{in.Route, in.Stream, in.Created, int64(cp.Seq), cp.Consumer, cp.First}, nil})
+	saved := false
+	err := s.together(ctx, statement{
+		"save checkpoint", s.text.saveCheckpoint,
+		[]any{in.Route, in.Stream, in.Created, int64(cp.Seq), cp.Consumer, cp.First, cp.Rewinds},
+		func(r pgx.Rows) error { saved = true; return r.Scan(nil) },
+	})
+	if err == nil && !saved {
+		return ErrRewound
+	}
+	return err
+}
+
+// Rewind sets a route back to after a sequence, and forgets the failures of what it reads again; false: it is further back already, or
+// has no checkpoint.
+func (s *Store) Rewind(ctx context.Context, in Incarnation, after uint64) (done bool, err error) {
+	err = s.inTx(ctx, func(tx *Store) error {
+		scan := func(r pgx.Rows) error { done = true; return r.Scan(nil) }
+		if err := tx.each(ctx, "rewind", tx.text.rewind, scan, in.Route, in.Stream, in.Created, int64(after)); err != nil || !done {
+			return err
+		}
+		return tx.each(ctx, "forget failures after", tx.text.forgetFailuresAfter, nil, in.Route, in.Stream, in.Created, int64(after))
+	})
+	return done && err == nil, err
 }
 
 // Failure of a message of its own.
@@ -68,14 +96,24 @@ func (s *Store) CountFailures(ctx context.Context, in Incarnation, fs []Failure)
 const failuresKept = 7 * 24 * time.Hour
 
 const checkpointText = `
-select /* checkpoint */ seq, consumer, first from pointsman.checkpoints where route = $1 and stream = $2 and created = $3`
+select /* checkpoint */ seq, consumer, first, rewinds, rewound from pointsman.checkpoints where route = $1 and stream = $2 and created = $3`
 
-// saveCheckpointText ($1 route, $2 stream, $3 created, $4 sequence, $5 consumer, $6 first). A server may forget how far a consumer came: the
-// furthest stands.
+// saveCheckpointText ($1 route, $2 stream, $3 created, $4 sequence, $5 consumer, $6 first, $7 rewinds). A server may forget how far a consumer came: the
+// furthest stands. What was read before a rewind says nothing of where the route is now.
 const saveCheckpointText = `
-insert /* save checkpoint */ into pointsman.checkpoints as c (route, stream, created, seq, consumer, first) values ($1, $2, $3, $4, $5, $6)
-on conflict (route, stream, created) do update set seq = greatest(c.seq, excluded.seq), consumer = greatest(c.consumer, excluded.consumer), updated_at = now()
-where c.seq < excluded.seq or c.consumer < excluded.consumer`
+insert /* save checkpoint */ into pointsman.checkpoints as c (route, stream, created, seq, consumer, first, rewinds) values ($1, $2, $3, $4, $5, $6, $7)
+on conflict (route, stream, created) do update
+set seq = greatest(c.seq, excluded.seq), consumer = greatest(c.consumer, excluded.consumer), rewound = false, updated_at = now()
+where c.rewinds = excluded.rewinds
+returning true`
+
+const rewindText = `
+update /* rewind */ pointsman.checkpoints set seq = $4, rewinds = rewinds + 1, rewound = true, updated_at = now()
+where route = $1 and stream = $2 and created = $3 and seq >= $4
+returning true`
+
+const forgetFailuresAfterText = `
+delete /* forget failures after */ from pointsman.failures where route = $1 and stream = $2 and created = $3 and seq > $4`
 
 const countFailuresText = `
 insert /* count failures */ into pointsman.failures as f (route, stream, created, seq, n, last_error)
@@ -142,3 +180,34 @@ const releaseRouteText = `
 update /* release route */ pointsman.routes set owner = null, expires_at = null, updated_at = now() where name = $1 and owner = $2`
 
 const fenceText = `select /* fence */ pointsman.fence($1, $2)`
+
+// RouteState is what is remembered of a route beside its checkpoints.
+type RouteState struct {
+	Name   string
+	Paused bool   // by an operator
+	Owner  string // of an ordered route, that holds it now; "": none
+}
+
+// RouteStates are of all routes of which anything is remembered: the ordered ones, and those that an operator has paused.
+func (s *Store) RouteStates(ctx context.Context) (all []RouteState, err error) {
+	err = s.together(ctx, statement{"route states", s.text.routeStates, nil, func(r pgx.Rows) error {
+		var st RouteState
+		err := r.Scan(&st.Name, &st.Paused, &st.Owner)
+		all = append(all, st)
+		return err
+	}})
+	return all, err
+}
+
+// PauseRoute says whether a route is paused by an operator.
+func (s *Store) PauseRoute(ctx context.Context, route string, paused bool) error {
+	return s.together(ctx, statement{"pause route", s.text.pauseRoute, []any{route, paused}, nil})
+}
+
+const routeStatesText = `
+select /* route states */ name, paused, coalesce(case when expires_at > now() then owner end, '') from pointsman.routes order by name`
+
+// pauseRouteText touches no key, as extendRouteText.
+const pauseRouteText = `
+insert /* pause route */ into pointsman.routes as r (name, paused) values ($1, $2)
+on conflict (name) do update set paused = excluded.paused, updated_at = now()`

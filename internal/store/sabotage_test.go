@@ -103,6 +103,8 @@ func sabotages() []sabotage {
 		{"commit does not look at rev", edits(commit, " and i.rev = o.rev", ""), []string{"commit / the same commit"}},
 		{"redelivery does not lock before it looks", edits(func(t *texts) *string { return &t.lockIDTargets }, " order by i.id for no key update", ""), []string{"redelivery by id / under another dedup"}},
 		{"what comes too late is not fenced", edits(func(t *texts) *string { return &t.fence }, "", `select $1::text, $2::bigint`), []string{"fenced deliver / takeover, deliver"}},
+		{"a checkpoint of before a rewind counts", edits(func(t *texts) *string { return &t.saveCheckpoint }, "where c.rewinds = excluded.rewinds", ""), []string{"rewind / checkpoint of before"}},
+		{"a rewind sets forth", edits(func(t *texts) *string { return &t.rewind }, " and seq >= $4", ""), []string{"rewind / rewind"}},
 		{"who goes on is made ready too", edits(commit, " and not (o.ahead and not i.paused) as runs", " as runs"), []string{"run ahead, executes / pick / deliver"}},
 		{"who loses a partition key does not lock its holder", edits(pick, " for key share", ""), []string{"pick-loser / release"}},
 		{

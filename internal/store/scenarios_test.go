@@ -28,6 +28,7 @@ func scenarios() (all []scenario) {
 	for _, part := range [][]scenario{deliveries(), slowDeliveries(), sweeps(), starts(), messageStarts(), ends(), effectScenarios(), partitions(), uniques(), aheads(), fences(), retries(), pauses(), resumes(), retentions(), ages(), combinations()} {
 		all = append(all, part...)
 	}
+	all = append(all, rewinds()...)
 	return all
 }
 

@@ -23,6 +23,7 @@ type texts struct {
 	checkpoint, saveCheckpoint, countFailures, forgetFailures                                                string
 	extendRoute, knowRoute, takeRoute, releaseRoute, fence                                                   string
 	fates, lettersWaiting, vanished                                                                          string
+	rewind, forgetFailuresAfter, routeStates, pauseRoute                                                     string
 	standStill, age, readyLanes                                                                              string
 }
 
@@ -53,6 +54,7 @@ func newTexts(q func(string) string) texts {
 		checkpoint: q(checkpointText), saveCheckpoint: q(saveCheckpointText), countFailures: q(countFailuresText), forgetFailures: q(forgetFailuresText),
 		extendRoute: q(extendRouteText), knowRoute: q(knowRouteText), takeRoute: q(takeRouteText), releaseRoute: q(releaseRouteText), fence: q(fenceText),
 		fates: q(fatesText), lettersWaiting: q(lettersWaitingText), vanished: q(vanishedText),
+		rewind: q(rewindText), forgetFailuresAfter: q(forgetFailuresAfterText), routeStates: q(routeStatesText), pauseRoute: q(pauseRouteText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
 	}
 }
