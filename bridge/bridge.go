@@ -93,7 +93,7 @@ func New(cfg Config) (*Bridge, error) {
 		b.health.expect(partRoute(rt.Name))
 		b.routes = append(b.routes, &consumer{
 			route: rt, conn: cfg.Conn, js: cfg.JetStream, inbox: cfg.Inbox, origins: origins, letters: letters,
-			journal: cfg.Journal, owner: owner, pace: cfg.pace, health: b.health, metrics: m.route(rt.Name), log: cfg.Logger.With("route", rt.Name),
+			journal: bounded{cfg.Journal}, owner: owner, pace: cfg.pace, health: b.health, metrics: m.route(rt.Name), log: cfg.Logger.With("route", rt.Name),
 		})
 	}
 	if cfg.Outbox != nil {

@@ -22,6 +22,8 @@ type health struct {
 const (
 	partStreams = "streams"
 	partRelay   = "relay"
+
+	partOutcomes = "outcomes"
 )
 
 func partRoute(route string) string       { return "route " + route }

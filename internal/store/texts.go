@@ -21,6 +21,7 @@ type texts struct {
 	outbox, published, postpone, outboxDepth                                                                 string
 	checkpoint, saveCheckpoint, countFailures, forgetFailures                                                string
 	extendRoute, knowRoute, takeRoute, releaseRoute, fence                                                   string
+	hasty, tablesLocked                                                                                      string
 	standStill, age, readyLanes                                                                              string
 }
 
@@ -49,6 +50,7 @@ func newTexts(q func(string) string) texts {
 		outbox: q(outboxText), published: q(publishedText), postpone: q(postponeText), outboxDepth: q(outboxDepthText),
 		checkpoint: q(checkpointText), saveCheckpoint: q(saveCheckpointText), countFailures: q(countFailuresText), forgetFailures: q(forgetFailuresText),
 		extendRoute: q(extendRouteText), knowRoute: q(knowRouteText), takeRoute: q(takeRouteText), releaseRoute: q(releaseRouteText), fence: q(fenceText),
+		hasty: q(hastyText), tablesLocked: q(tablesLockedText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
 	}
 }
