@@ -24,6 +24,24 @@ const (
 // consume pulls from the route's consumer until ctx is cancelled (nil) or something fails. What the server has sent here by then is
 // read, instead of after AckWait by another copy.
 func (r *reader) consume(ctx, work context.Context) error {
+	for {
+		closed, err := r.subscribe(ctx, work)
+		select {
+		case <-closed:
+			r.unpark()
+		default: // work is done, and nobody waits for what is left
+		}
+		if !errors.Is(err, errStuck) {
+			return err
+		}
+	}
+}
+
+// errStuck: what was read is parked. To be read on when it is not.
+var errStuck = errors.New("nobody takes what is read")
+
+// subscribe pulls until ctx is cancelled (nil), something fails, or something is parked. closed is closed when nothing more can come.
+func (r *reader) subscribe(ctx, work context.Context) (closed <-chan struct{}, err error) {
 	expiry, heartbeat := pullExpiry, pullHeartbeat
 	if r.order != nil {
 		expiry, heartbeat = orderedPullExpiry, orderedPullHeartbeat
@@ -36,9 +54,9 @@ func (r *reader) consume(ctx, work context.Context) error {
 		jetstream.PullExpiry(expiry), jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(r.trouble),
 	)
 	if err != nil {
-		return fmt.Errorf("pull: %w", err)
+		return nil, fmt.Errorf("pull: %w", err)
 	}
-	closed := cc.Closed() // asked for now: after the end it would not wait for the last callback
+	closed = cc.Closed() // asked for now: after the end it would not wait for the last callback
 	err = r.wait(ctx, closed)
 	if r.conn.IsConnected() {
 		cc.Drain()
@@ -49,7 +67,7 @@ func (r *reader) consume(ctx, work context.Context) error {
 	case <-closed:
 	case <-work.Done():
 	}
-	return err
+	return closed, err
 }
 
 // wait until there is nothing more to read: ctx is cancelled (nil), or something failed.
@@ -61,6 +79,8 @@ func (r *reader) wait(ctx context.Context, closed <-chan struct{}) error {
 		return nil
 	case err := <-r.failed:
 		return err
+	case <-r.stuck:
+		return errStuck
 	case <-closed:
 		return errors.New("pull: the subscription was closed")
 	}
@@ -135,6 +155,7 @@ func (r *reader) fetch(ctx context.Context, sub *nats.Subscription) error {
 			stream: meta.Stream, sequence: meta.Sequence.Stream, stored: meta.Timestamp, deliveries: meta.NumDelivered,
 		}, meta.Sequence.Consumer)
 	}
+	r.unpark()
 	if err := batch.Error(); !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

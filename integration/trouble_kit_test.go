@@ -245,11 +245,13 @@ func (s *stack) numbers(subject, key string, from, to int) {
 	for n := from; n < to; n++ {
 		_, err := s.js.PublishAsync(subject, fmt.Appendf(nil, `{"key": %q, "n": %d}`, key, n))
 		s.must(err)
-	}
-	select {
-	case <-s.js.PublishAsyncComplete():
-	case <-time.After(patience):
-		s.Fatal("the server does not answer")
+		if n%1000 == 999 || n == to-1 {
+			select {
+			case <-s.js.PublishAsyncComplete():
+			case <-time.After(patience):
+				s.Fatal("the server does not answer")
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -14,7 +15,7 @@ type ordered struct {
 	yaml    string
 	bridges map[string]*process
 	made    int
-	sent    int
+	sent    atomic.Int64
 	quiet   chan struct{} // closed to end the traffic
 	done    chan error
 }
@@ -56,7 +57,7 @@ func (o *ordered) traffic() error {
 		if ack.Sequence != uint64(n) {
 			return fmt.Errorf("message %d is number %d of its stream", n, ack.Sequence)
 		}
-		o.sent = n
+		o.sent.Store(int64(n))
 		select {
 		case <-o.quiet:
 			return nil
@@ -84,12 +85,12 @@ func (o *ordered) active() (addr string) {
 	return addr
 }
 
-// more waits until what was taken in when it is called has grown, and says how long that took.
+// more waits until a message is taken in that was not sent when it was called, and says how long that took.
 func (o *ordered) more(what string) {
 	o.Helper()
-	began, before := time.Now(), o.count(`select count(*) from pointsman.v_inbox`)
+	began, sent := time.Now(), o.sent.Load()+1 // one may be on its way
 	o.until(patience, what, func() (bool, string) {
-		return o.count(`select count(*) from pointsman.v_inbox`) > before, ""
+		return o.count(`select count(*) from pointsman.v_inbox where (payload->>'n')::int > $1`, sent) > 0, ""
 	})
 	o.Logf("%s: goes on after %s", what, time.Since(began).Round(time.Millisecond))
 }
@@ -109,22 +110,23 @@ func (o *ordered) end() {
 	o.Helper()
 	close(o.quiet)
 	o.must(<-o.done)
-	o.until(patience, fmt.Sprint("all of ", o.sent, " messages"), func() (bool, string) {
+	sent := int(o.sent.Load())
+	o.until(patience, fmt.Sprint("all of ", sent, " messages"), func() (bool, string) {
 		n := o.count(`select count(*) from pointsman.v_inbox`)
-		return n >= o.sent, fmt.Sprint(n)
+		return n >= sent, fmt.Sprint(n)
 	})
-	if n, distinct := o.count(`select count(*) from pointsman.v_inbox`), o.count(`select count(distinct payload->>'n') from pointsman.v_inbox`); n != o.sent || distinct != o.sent {
-		o.Errorf("%d messages were sent, %d signals are there, %d of them distinct", o.sent, n, distinct)
+	if n, distinct := o.count(`select count(*) from pointsman.v_inbox`), o.count(`select count(distinct payload->>'n') from pointsman.v_inbox`); n != sent || distinct != sent {
+		o.Errorf("%d messages were sent, %d signals are there, %d of them distinct", sent, n, distinct)
 	}
 	violations := o.count(`select count(*) from (
   select (payload->>'n')::int n, lag((payload->>'n')::int) over (partition by correlation_key, payload->>'subject' order by id) before from pointsman.v_inbox) x where n < before`)
 	if violations != 0 {
-		o.Errorf("%d of %d signals stand after a later one of their subject", violations, o.sent)
+		o.Errorf("%d of %d signals stand after a later one of their subject", violations, sent)
 	}
 	if letters := len(o.messages("POINTSMAN_DLQ")); letters != 0 {
 		o.Errorf("%d dead letters", letters)
 	}
-	o.Logf("%d messages in order", o.sent)
+	o.Logf("%d messages in order", sent)
 }
 
 // TestOrderedUnderKills: whoever is active is killed with -9. POINTSMAN_TEST_LONG=1 kills five in a minute.

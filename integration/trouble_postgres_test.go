@@ -61,7 +61,7 @@ func TestPostgresOutages(t *testing.T) {
 		return n > 8, fmt.Sprint(n)
 	})
 	after := s.consumer("OUTAGES", "outages")
-	if after.AckFloor != before.AckFloor || after.NumAckPending > 200 || after.NumPending < 300 {
+	if after.AckFloor.Stream != before.AckFloor.Stream || after.NumAckPending > 200 || after.NumPending < 300 {
 		t.Errorf("in an outage it goes on: %+v, then %+v", before, after)
 	}
 	link.set(false)
@@ -145,7 +145,7 @@ func TestLockedRow(t *testing.T) {
 	s.has("a", [2]int{0, 150}, [2]int{152, 300})
 	failures := `select count(*) from pointsman.failures where n = 1`
 	s.until(patience, "two failures are counted", func() (bool, string) { return s.count(failures) == 2, "" })
-	first.kill()
+	s.must(first.stop(patience))
 	release()
 	s.bridge("second", yaml)
 	s.has("soon", [2]int{151, 152})
