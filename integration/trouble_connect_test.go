@@ -225,9 +225,11 @@ func (s *stack) operator() (conf, creds string) {
 	operatorKey, accountKey, userKey := must(nkeys.CreateOperator()), must(nkeys.CreateAccount()), must(nkeys.CreateUser())
 	account := jwt.NewAccountClaims(must(accountKey.PublicKey()))
 	account.Limits.JetStreamLimits = jwt.JetStreamLimits{MemoryStorage: -1, DiskStorage: -1, Streams: -1, Consumer: -1}
-	signed := must(account.Encode(operatorKey))
-	conf = fmt.Sprintf("operator: %s\nresolver: MEMORY\nresolver_preload: { %s: %s }\n",
-		must(jwt.NewOperatorClaims(must(operatorKey.PublicKey())).Encode(operatorKey)), must(accountKey.PublicKey()), signed)
+	systemKey := must(nkeys.CreateAccount()) // JetStream wants one
+	system := jwt.NewAccountClaims(must(systemKey.PublicKey()))
+	conf = fmt.Sprintf("operator: %s\nresolver: MEMORY\nsystem_account: %s\nresolver_preload: { %s: %s, %s: %s }\n",
+		must(jwt.NewOperatorClaims(must(operatorKey.PublicKey())).Encode(operatorKey)), system.Subject,
+		system.Subject, must(system.Encode(operatorKey)), account.Subject, must(account.Encode(operatorKey)))
 	user := must(jwt.NewUserClaims(must(userKey.PublicKey())).Encode(accountKey))
 	return conf, s.file("user.creds", string(must(jwt.FormatUserConfig(user, must(userKey.Seed())))))
 }
