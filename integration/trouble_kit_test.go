@@ -208,13 +208,6 @@ func (c *confServer) change(conf string) {
 	}
 }
 
-// text is what a query says.
-func (s *stack) text(sql string) (text string) {
-	s.Helper()
-	s.must(s.db.QueryRow(s.Context(), sql).Scan(&text))
-	return text
-}
-
 // client is the library on the stack's database.
 func (s *stack) client(databaseURL string) *engine.Client {
 	s.Helper()

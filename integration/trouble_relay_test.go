@@ -105,9 +105,9 @@ func TestTwoRelays(t *testing.T) {
 	const instances, each = 200, 5
 	s := newStack(t)
 	s.stream("OUT")
-	machine, err := engine.Define(engine.Definition[int]{
+	machine, err := engine.Define(engine.Definition[struct{}]{
 		Name: "talker", Start: "talk",
-		Steps: map[string]engine.Step[int]{"talk": func(_ context.Context, v *engine.Visit[int]) (engine.Outcome, error) {
+		Steps: map[string]engine.Step[struct{}]{"talk": func(_ context.Context, v *engine.Visit[struct{}]) (engine.Outcome, error) {
 			o := engine.Done(nil)
 			for n := range each {
 				o = o.Publish("out."+v.Instance.ID.String(), n, nil)
@@ -141,7 +141,7 @@ func TestTwoRelays(t *testing.T) {
 	s.until(patience, "the first are out", func() (bool, string) {
 		stream, err := s.js.Stream(t.Context(), "OUT")
 		s.must(err)
-		return stream.CachedInfo().State.Msgs > 50, s.text(`select concat_ws(' ', (select string_agg(distinct status || ' ' || coalesce(last_error, ''), ', ') from pointsman.v_instances), count(*), max(last_error)) from pointsman.outbox`)
+		return stream.CachedInfo().State.Msgs > 50, ""
 	})
 	bridges[0].kill()
 	began := time.Now()
