@@ -60,7 +60,7 @@ func newLink(t *testing.T, network, address string) *link {
 	return l
 }
 
-// linkTo a database, and the URL that leads over it.
+// linkToPostgres is a link, and the URL that leads over it.
 func linkToPostgres(t *testing.T, databaseURL string) (*link, string) {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(databaseURL)
