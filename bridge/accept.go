@@ -15,6 +15,9 @@ import (
 // acceptTimeout bounds one attempt, so that a Postgres which is cut off without a word is an outage and not a silence.
 const acceptTimeout = 30 * time.Second
 
+// silence is how long an attempt may take before readiness knows of it.
+const silence = 5 * time.Second
+
 // take has a batch taken in and settles it. After ctx is cancelled an attempt is made, but no other.
 func (c *consumer) take(ctx, work context.Context, batch []delivery) {
 	release := c.keepAlive(batch)
@@ -45,9 +48,11 @@ func (c *consumer) take(ctx, work context.Context, batch []delivery) {
 // accept offers the same intakes until they are committed: an outage holds this batch, counts for no message, and pulls no other.
 func (c *consumer) accept(ctx, work context.Context, intakes []engine.Intake) ([]engine.Receipt, error) {
 	report := func(err error) { c.health.report(partInbox(c.route.Name), err) }
-	return retry(ctx, report, func() ([]engine.Receipt, error) {
+	silent := false
+	receipts, err := retry(ctx, report, func() ([]engine.Receipt, error) {
 		actx, cancel := context.WithTimeout(work, acceptTimeout)
 		defer cancel()
+		defer sayWhenSilent(func() { silent = true; report(fmt.Errorf("accept: no answer in %s", silence)) })()
 		if c.route.Ordered {
 			return c.acceptOrdered(actx, intakes)
 		}
@@ -60,6 +65,24 @@ func (c *consumer) accept(ctx, work context.Context, intakes []engine.Intake) ([
 		}
 		return receipts, nil
 	})
+	if silent && err == nil {
+		report(nil)
+	}
+	return receipts, err
+}
+
+// sayWhenSilent says that an attempt takes long, until the returned function is called.
+func sayWhenSilent(say func()) (over func()) {
+	done := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-time.After(silence):
+			say()
+		case <-done:
+		}
+	})
+	return func() { close(done); waiting.Wait() }
 }
 
 // acceptOrdered keeps what failed for now in its place: all of the batch is offered again.

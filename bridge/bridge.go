@@ -93,7 +93,7 @@ func New(cfg Config) (*Bridge, error) {
 
 	b := &Bridge{
 		cfg: cfg, health: newHealth(cfg.Logger), metrics: m, owner: uuid.NewString(), origins: newOrigins(cfg.JetStream),
-		letters: &deadLetters{conn: cfg.Conn, js: cfg.JetStream, space: cfg.Subjects}, pauses: newPauses(cfg.Journal),
+		letters: &deadLetters{conn: cfg.Conn, js: cfg.JetStream, space: cfg.Subjects}, pauses: newPauses(bounded{cfg.Journal}),
 	}
 	if cfg.ManageStreams {
 		b.health.expect(partStreams)
@@ -111,7 +111,7 @@ func New(cfg Config) (*Bridge, error) {
 
 func (b *Bridge) consumer(rt *route) *consumer {
 	return &consumer{
-		route: rt, conn: b.cfg.Conn, js: b.cfg.JetStream, inbox: b.cfg.Inbox, origins: b.origins, letters: b.letters, journal: b.cfg.Journal,
+		route: rt, conn: b.cfg.Conn, js: b.cfg.JetStream, inbox: b.cfg.Inbox, origins: b.origins, letters: b.letters, journal: bounded{b.cfg.Journal},
 		owner: b.owner, pauses: b.pauses, pace: b.cfg.pace, health: b.health, metrics: b.metrics.route(rt.Name), log: b.cfg.Logger.With("route", rt.Name),
 	}
 }

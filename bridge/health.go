@@ -20,9 +20,10 @@ type health struct {
 
 // The parts of a bridge.
 const (
-	partStreams = "streams"
-	partRelay   = "relay"
-	partPauses  = "routes"
+	partStreams  = "streams"
+	partRelay    = "relay"
+	partPauses   = "routes"
+	partOutcomes = "outcomes"
 )
 
 func partRoute(route string) string       { return "route " + route }

@@ -24,6 +24,31 @@ type Journal interface {
 	CountFailures(ctx context.Context, in engine.Incarnation, fs []engine.Failure) ([]int, error)
 }
 
+// journalTimeout bounds a call, so that a Postgres which is cut off without a word is an outage and not a silence. It is longer than a
+// statement waits for a lock.
+const journalTimeout = 15 * time.Second
+
+// bounded is a journal whose calls end in time.
+type bounded struct{ Journal }
+
+func (b bounded) Checkpoint(ctx context.Context, in engine.Incarnation) (engine.Checkpoint, bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
+	defer cancel()
+	return b.Journal.Checkpoint(ctx, in)
+}
+
+func (b bounded) SaveCheckpoint(ctx context.Context, in engine.Incarnation, cp engine.Checkpoint) error {
+	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
+	defer cancel()
+	return b.Journal.SaveCheckpoint(ctx, in, cp)
+}
+
+func (b bounded) CountFailures(ctx context.Context, in engine.Incarnation, fs []engine.Failure) ([]int, error) {
+	ctx, cancel := context.WithTimeout(ctx, journalTimeout)
+	defer cancel()
+	return b.Journal.CountFailures(ctx, in, fs)
+}
+
 // incarnation of the route's stream that a session reads.
 func (c *consumer) incarnation(b binding) engine.Incarnation {
 	return engine.Incarnation{Route: c.route.Name, Stream: c.route.Stream, Created: b.created}

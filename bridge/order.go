@@ -61,9 +61,7 @@ func (o *order) wait(ctx context.Context, b binding, r *reader) error {
 		info, err := b.consumer.Info(r.ctx)
 		if err == nil {
 			if kept, complete := o.lift(info.NumAckPending, info.Delivered.Consumer); complete {
-				for _, d := range kept {
-					r.pass(d)
-				}
+				r.passAll(kept)
 				return nil
 			}
 		}

@@ -14,22 +14,49 @@ const (
 	pullExpiry    = 30 * time.Second
 	pullHeartbeat = 5 * time.Second // a consumer that is gone without a word is noticed after two
 	minPullBytes  = 8 << 20
+
+	// A bridge that stands still, and is not gone for the server, is given messages of an ordered route for so long: those who hold the
+	// route after it wait for them.
+	orderedPullExpiry    = 3 * time.Second
+	orderedPullHeartbeat = time.Second
 )
 
 // consume pulls from the route's consumer until ctx is cancelled (nil) or something fails. What the server has sent here by then is
 // read, instead of after AckWait by another copy.
 func (r *reader) consume(ctx, work context.Context) error {
+	for {
+		closed, err := r.subscribe(ctx, work)
+		select {
+		case <-closed:
+			r.unpark()
+		default: // work is done, and nobody waits for what is left
+		}
+		if !errors.Is(err, errStuck) {
+			return err
+		}
+	}
+}
+
+// errStuck: what was read is parked. To be read on when it is not.
+var errStuck = errors.New("nobody takes what is read")
+
+// subscribe pulls until ctx is cancelled (nil), something fails, or something is parked. closed is closed when nothing more can come.
+func (r *reader) subscribe(ctx, work context.Context) (closed <-chan struct{}, err error) {
+	expiry, heartbeat := pullExpiry, pullHeartbeat
+	if r.order != nil {
+		expiry, heartbeat = orderedPullExpiry, orderedPullHeartbeat
+	}
 	// Consume, not Messages: the iterator's channel has room for the messages that were asked for and none for the server's notes
 	// among them, so it drops some when nobody reads for a while, as in an outage of the inbox.
 	cc, err := r.binding.consumer.Consume(r.receive,
 		// What one pull may bring is bounded above the largest message, or the consumer would stand still before that one.
 		jetstream.PullMaxMessagesWithBytesLimit(r.route.Batch.Size, max(minPullBytes, 2*int(r.conn.MaxPayload()))),
-		jetstream.PullExpiry(pullExpiry), jetstream.PullHeartbeat(pullHeartbeat), jetstream.ConsumeErrHandler(r.trouble),
+		jetstream.PullExpiry(expiry), jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(r.trouble),
 	)
 	if err != nil {
-		return fmt.Errorf("pull: %w", err)
+		return nil, fmt.Errorf("pull: %w", err)
 	}
-	closed := cc.Closed() // asked for now: after the end it would not wait for the last callback
+	closed = cc.Closed() // asked for now: after the end it would not wait for the last callback
 	err = r.wait(ctx, closed)
 	if r.conn.IsConnected() {
 		cc.Drain()
@@ -40,7 +67,7 @@ func (r *reader) consume(ctx, work context.Context) error {
 	case <-closed:
 	case <-work.Done():
 	}
-	return err
+	return closed, err
 }
 
 // wait until there is nothing more to read: ctx is cancelled (nil), or something failed.
@@ -52,6 +79,8 @@ func (r *reader) wait(ctx context.Context, closed <-chan struct{}) error {
 		return nil
 	case err := <-r.failed:
 		return err
+	case <-r.stuck:
+		return errStuck
 	case <-closed:
 		return errors.New("pull: the subscription was closed")
 	}
@@ -87,7 +116,11 @@ func (r *reader) trouble(_ jetstream.ConsumeContext, err error) {
 // pullExisting is consume for a consumer that others made, with the right to pull from it and no other. It goes by the older of the
 // client's two interfaces, as the newer one asks for the consumer's configuration first.
 func (r *reader) pullExisting(ctx, _ context.Context) error {
-	js, err := r.conn.JetStream()
+	var opts []nats.JSOpt
+	if domain := r.js.Options().Domain; domain != "" {
+		opts = append(opts, nats.Domain(domain))
+	}
+	js, err := r.conn.JetStream(opts...)
 	if err != nil {
 		return fmt.Errorf("pull: %w", err)
 	}
@@ -122,6 +155,7 @@ func (r *reader) fetch(ctx context.Context, sub *nats.Subscription) error {
 			stream: meta.Stream, sequence: meta.Sequence.Stream, stored: meta.Timestamp, deliveries: meta.NumDelivered,
 		}, meta.Sequence.Consumer)
 	}
+	r.unpark()
 	if err := batch.Error(); !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

@@ -35,6 +35,9 @@ type reader struct {
 	failed  chan error
 
 	order      *order // nil: messages go on as they come
+	parked     []delivery
+	stuck      chan struct{} // something is parked
+	patience   *time.Timer
 	last       uint64 // consumer sequence
 	reconnects uint64
 	broken     bool
@@ -47,6 +50,7 @@ func newReader(ctx context.Context, c *consumer, b binding) *reader {
 	r := &reader{
 		consumer: c, binding: b, ctx: ctx, reconnects: c.conn.Stats().Reconnects,
 		out: make(chan delivery), gone: make(chan struct{}), failed: make(chan error, 1),
+		stuck: make(chan struct{}, 1), patience: time.NewTimer(c.route.ackWait),
 	}
 	if c.route.Ordered {
 		r.order = newOrder()
@@ -82,10 +86,53 @@ func (r *reader) read(a acker, m *message, consumerSequence uint64) {
 	r.pass(d)
 }
 
+// pass a message on. When nobody takes it for long it is parked, with all that has come after it: nobody could extend the acks of those
+// that wait in the subscription.
 func (r *reader) pass(d delivery) {
+	if len(r.parked) > 0 {
+		r.parked = append(r.parked, d)
+		return
+	}
+	r.patience.Reset(r.route.ackWait / 3)
 	select {
 	case r.out <- d:
 	case <-r.gone:
+	case <-r.patience.C:
+		_ = d.InProgress()
+		r.parked = append(r.parked, d)
+		r.stuck <- struct{}{}
+	}
+}
+
+// unpark passes on what is parked, when nothing more can come.
+func (r *reader) unpark() {
+	r.passAll(r.parked)
+	r.parked = nil
+	select {
+	case <-r.stuck:
+	default:
+	}
+}
+
+// passAll passes messages on, and extends their acks meanwhile.
+func (r *reader) passAll(ds []delivery) {
+	if len(ds) == 0 {
+		return
+	}
+	r.waiting.Store(0)
+	defer func() { r.waiting.Store(time.Now().UnixNano()) }()
+	inProgress(ds)
+	tick := time.NewTicker(r.route.ackWait / 3)
+	defer tick.Stop()
+	for len(ds) > 0 {
+		select {
+		case r.out <- ds[0]:
+			ds = ds[1:]
+		case <-r.gone:
+			return
+		case <-tick.C:
+			inProgress(ds)
+		}
 	}
 }
 

@@ -108,9 +108,13 @@ func (r *relay) run(ctx, work context.Context) {
 
 // turn does what is to be done now.
 func (r *relay) turn(ctx, work context.Context) error {
-	if err := r.record(work); err != nil {
+	recording, cancel := context.WithTimeout(work, journalTimeout)
+	defer cancel()
+	if err := r.record(recording); err != nil {
 		return err
 	}
+	ctx, cancel = context.WithTimeout(ctx, journalTimeout)
+	defer cancel()
 	if err := r.hold(ctx); err != nil {
 		return err
 	}
@@ -239,6 +243,18 @@ func (r *relay) wait(ctx, work context.Context, trouble bool) {
 	}
 }
 
+// tell readiness of a stream of outcomes that takes none: it is pointsman's own, and every machine's. What a step publishes elsewhere is
+// that step's matter.
+func (r *relay) tell(s sent, kind publishFailure) {
+	switch {
+	case s.row.Kind != engine.PublishOutcome:
+	case s.err == nil:
+		r.health.report(partOutcomes, nil)
+	case kind == refused || kind == unanswered:
+		r.health.report(partOutcomes, fmt.Errorf("publish to %s: %w", r.space.OutcomesStream(), s.err))
+	}
+}
+
 // settle what became of a publication, and send the next one of its instance.
 func (r *relay) settle(work context.Context, s sent) {
 	key := keyOf(s.row)
@@ -252,6 +268,8 @@ func (r *relay) settle(work context.Context, s sent) {
 		return
 	}
 	r.sending--
+	kind := classify(s.err, r.conn.IsConnected())
+	r.tell(s, kind)
 	if s.err == nil {
 		r.metrics.published.Inc()
 		r.out = append(r.out, s.row.ID)
@@ -262,7 +280,7 @@ func (r *relay) settle(work context.Context, s sent) {
 		}
 		return
 	}
-	if classify(s.err, r.conn.IsConnected()) != unreachable {
+	if kind != unreachable {
 		r.failed = append(r.failed, s)
 		return
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 // reload and check what it says it did.
-func (b *bundle) reload(want Change, routes ...Route) {
+func (b *bundle) reload(want Reloaded, routes ...Route) {
 	b.Helper()
 	change, err := b.bridge.Reload(routes, true)
 	if err != nil {
@@ -46,7 +46,7 @@ func TestReload(t *testing.T) {
 
 	other := named("changed")
 	other.Signal = "other"
-	b.reload(Change{Added: []string{"new"}, Changed: []string{"changed"}, Removed: []string{"gone"}}, named("kept"), other, named("new"))
+	b.reload(Reloaded{Added: []string{"new"}, Changed: []string{"changed"}, Removed: []string{"gone"}}, named("kept"), other, named("new"))
 	b.ready()
 	if b.bridge.routes[0] != untouched {
 		t.Error("a route that is the same was started anew")
@@ -65,7 +65,7 @@ func TestReload(t *testing.T) {
 	if n := testutil.CollectAndCount(b.bridge.metrics.pending); n != 3 {
 		t.Errorf("%d routes have gauges, want 3", n)
 	}
-	b.reload(Change{Added: []string{"gone"}, Removed: []string{"changed", "kept", "new"}}, named("gone"))
+	b.reload(Reloaded{Added: []string{"gone"}, Removed: []string{"changed", "kept", "new"}}, named("gone"))
 	b.signals(7)
 	b.acked("ORDERS", "pointsman-gone", 5)
 	b.counted("gone", fateDuplicate, 0)
@@ -77,7 +77,7 @@ func TestReloadOfTheSame(t *testing.T) {
 	b.run(b.config(b.orders()))
 	same := ordersRoute()
 	same.MaxDeliver, same.Format, same.OnMissing = 10, FormatJSON, engine.MissingHold
-	b.reload(Change{}, same)
+	b.reload(Reloaded{}, same)
 }
 
 func TestReloadRefused(t *testing.T) {
@@ -109,7 +109,7 @@ func TestReloadDrains(t *testing.T) {
 	other := ordersRoute()
 	other.Signal = "other"
 	done := make(chan struct{})
-	go func() { defer close(done); b.reload(Change{Changed: []string{"orders"}}, other) }()
+	go func() { defer close(done); b.reload(Reloaded{Changed: []string{"orders"}}, other) }()
 	b.eventually("the successor is there", func() bool {
 		b.bridge.mu.Lock()
 		defer b.bridge.mu.Unlock()
@@ -141,12 +141,12 @@ func TestReloadEndsTrouble(t *testing.T) {
 		err := b.bridge.Ready()
 		return err != nil && strings.Contains(err.Error(), "connection refused")
 	})
-	b.reload(Change{Removed: []string{"orders"}})
+	b.reload(Reloaded{Removed: []string{"orders"}})
 	if err := b.bridge.Ready(); err != nil {
 		t.Errorf("ready: %v", err)
 	}
 	b.inbox.do(func() { b.inbox.err = nil })
-	b.reload(Change{Added: []string{"orders"}}, ordersRoute())
+	b.reload(Reloaded{Added: []string{"orders"}}, ordersRoute())
 	b.signals(1)
 }
 
@@ -198,7 +198,7 @@ func TestReloadBeforeAndAfterRun(t *testing.T) {
 		b.bridge = br
 		other := named("second")
 		other.Signal = "other"
-		b.reload(Change{Added: []string{"third"}, Changed: []string{"second"}, Removed: []string{"first"}}, other, named("third"))
+		b.reload(Reloaded{Added: []string{"third"}, Changed: []string{"second"}, Removed: []string{"first"}}, other, named("third"))
 		if err := br.Ready(); err == nil || !strings.Contains(err.Error(), "route second: is starting") || strings.Contains(err.Error(), "first") {
 			t.Errorf("ready: %v", err)
 		}
@@ -206,5 +206,5 @@ func TestReloadBeforeAndAfterRun(t *testing.T) {
 	b.publish("orders.second", `{"key":"a"}`)
 	b.signals(1)
 	stop()
-	b.reload(Change{Added: []string{"first"}, Removed: []string{"second", "third"}}, named("first"))
+	b.reload(Reloaded{Added: []string{"first"}, Removed: []string{"second", "third"}}, named("first"))
 }

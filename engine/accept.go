@@ -102,6 +102,7 @@ type acceptance struct {
 	paired   map[int]Ref
 	locked   bool // the locks of all keys are held
 	queues   []string
+	hasty    bool // somebody has a row locked, and is being looked for
 	ordered  bool // what is locked for now fails the batch, where else it would fall behind
 }
 
@@ -290,6 +291,14 @@ func (a *acceptance) bisect(items []int, send func([]int) ([]int, error)) (misse
 	blame := store.Blame(err)
 	if err == nil || blame == store.BlameNobody || a.ordered && blame == store.BlameLock {
 		return missed, err
+	}
+	if blame == store.BlameLock {
+		if locked, unknown := a.st.TablesLocked(a.ctx); locked || unknown != nil {
+			return nil, err // no row is to blame: this is an outage
+		}
+		if !a.hasty {
+			a.hasty, a.st = true, a.st.Hasty() // else each half would wait as long again
+		}
 	}
 	if len(items) == 1 {
 		result := Failed

@@ -65,9 +65,16 @@ func Connect(ctx context.Context, url string, maxConns int, pooler bool) (*pgxpo
 	if maxConns > 0 {
 		cfg.MaxConns = int32(maxConns)
 	}
+	if cfg.PingTimeout == 0 {
+		cfg.PingTimeout = pingTimeout
+	}
 	store.Tune(cfg, pooler)
 	return pgxpool.NewWithConfig(ctx, cfg)
 }
+
+// pingTimeout bounds the ping of a connection that was idle. Where the network has dropped connections without a word, each attempt of
+// a caller else spends all its time on one of them.
+const pingTimeout = 3 * time.Second
 
 // NewClient returns a client of the database, whose schema has to be there (package migrations). The pool should come from
 // [Connect].

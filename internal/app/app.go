@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,7 +26,7 @@ import (
 // RunBridge runs the bridge until ctx is canceled and all is drained. announce is told the address of the HTTP server. Where the configuration
 // is of a file, the routes are those of the file as it changes, and SIGHUP reads it anew.
 func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announce func(addr string)) error {
-	if err := errors.Join(checkDatabase(cfg), cfg.CheckBind(false)); err != nil {
+	if err := errors.Join(checkDatabase(cfg), checkNATS(cfg), cfg.CheckBind(false)); err != nil {
 		return err
 	}
 	mapper, routes, err := compileRoutes(cfg)
@@ -60,7 +59,7 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 
 // RunWorker runs a worker for the machines of the configuration, and for these, until ctx is canceled and all is drained.
 func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machines []*engine.Machine, announce func(addr string)) error {
-	if err := checkDatabase(cfg); err != nil {
+	if err := errors.Join(checkDatabase(cfg), checkNATS(cfg)); err != nil {
 		return err
 	}
 	if len(cfg.Flows) > 0 {
@@ -137,14 +136,16 @@ func (p *parts) run(ctx context.Context, cfg *config.Config, program string, log
 		}
 		return err
 	}
-	if p.nc, err = ConnectNATS(ctx, cfg, program, log); err != nil {
+	nats := natsConfig(cfg, program, log)
+	nats.Trouble = &natsio.Trouble{}
+	if p.nc, err = natsio.Connect(ctx, nats); err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop while it waited
 		}
 		return err
 	}
 	defer p.nc.Close()
-	if p.js, err = jetstream.New(p.nc); err != nil {
+	if p.js, err = JetStream(p.nc, cfg); err != nil {
 		return err
 	}
 	p.waker = wake.New(p.nc, p.space)
@@ -156,19 +157,14 @@ func (p *parts) run(ctx context.Context, cfg *config.Config, program string, log
 	if err != nil {
 		return err
 	}
-	srv.ready(c.Ready)
+	srv.ready(func() error {
+		if err := c.Ready(); err != nil {
+			return errors.Join(err, nats.Trouble.Err())
+		}
+		return nil
+	})
 	log.Info("running", "program", program, "version", Version)
 	return c.Run(ctx)
-}
-
-// ConnectNATS connects as the configuration says, for good: see [natsio.Connect].
-func ConnectNATS(ctx context.Context, cfg *config.Config, program string, log *slog.Logger) (*nats.Conn, error) {
-	n := cfg.NATS
-	host, _ := os.Hostname()
-	return natsio.Connect(ctx, natsio.Config{
-		URL: n.URL, Creds: n.Creds, NKey: n.NKey, User: n.User, Password: n.Password, Token: n.Token,
-		TLS: natsio.TLS{CA: n.TLS.CA, Cert: n.TLS.Cert, Key: n.TLS.Key}, Name: fmt.Sprintf("pointsman %s on %s", program, host), Logger: log,
-	})
 }
 
 func outcomes(cfg *config.Config) []engine.Status {

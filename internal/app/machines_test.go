@@ -75,7 +75,7 @@ func eventually(t *testing.T, url, want string) {
 			_ = resp.Body.Close()
 			body = strings.TrimSpace(string(b))
 		}
-		if body == want {
+		if strings.HasPrefix(body, want) {
 			return
 		}
 		if time.Now().After(deadline) {

@@ -26,6 +26,14 @@ func checkDatabaseURL(s string) string {
 	return ""
 }
 
+// checkDomain wants one token of a subject, as a domain is a part of subjects.
+func checkDomain(s string) string {
+	if strings.ContainsAny(s, ". *>\t\r\n") {
+		return "is no name of a JetStream domain: want one word without dots, wildcards and spaces"
+	}
+	return ""
+}
+
 func checkNATSURL(s string) string {
 	for server := range strings.SplitSeq(s, ",") {
 		server = strings.TrimSpace(server)

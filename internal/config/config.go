@@ -65,6 +65,7 @@ type NATS struct {
 	Password      string
 	Token         string
 	TLS           TLS
+	Domain        string // of JetStream; "": the server's own
 	SubjectPrefix string
 	ManageStreams bool
 	Replicas      int // of streams that are made

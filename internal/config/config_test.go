@@ -126,7 +126,7 @@ func TestEverythingSet(t *testing.T) {
 		Project:  "acme",
 		Database: Database{URL: "postgres://db/x", MaxConns: 4, Schema: "pm_1", Pooler: PoolerTransaction},
 		NATS: NATS{
-			URL: "nats://a:4222, tls://b", User: "u", Password: "p: w", TLS: TLS{"ca", "cert", "key"}, SubjectPrefix: "acme.pm", Replicas: 3,
+			URL: "nats://a:4222, tls://b", User: "u", Password: "p: w", TLS: TLS{"ca", "cert", "key"}, Domain: "hub", SubjectPrefix: "acme.pm", Replicas: 3,
 		},
 		HTTP:     HTTP{Addr: "0.0.0.0:80", MaxBody: 2 << 20, ShutdownTimeout: time.Second, AdminToken: "0123"},
 		Outcomes: Outcomes{Publish: []string{}},
@@ -177,6 +177,7 @@ nats:
   user: u
   password: ${PW}
   tls: {ca: ca, cert: cert, key: key}
+  domain: hub
   subject_prefix: acme.pm
   manage_streams: false
   replicas: 3

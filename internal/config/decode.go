@@ -70,6 +70,7 @@ func (n *NATS) read(o *object) {
 	o.text("user", &n.User)
 	o.text("password", &n.Password)
 	o.text("token", &n.Token)
+	o.checked("domain", &n.Domain, checkDomain)
 	tls := o.child("tls")
 	tls.text("ca", &n.TLS.CA)
 	tls.text("cert", &n.TLS.Cert)

@@ -152,7 +152,7 @@ func (e *environment) connect(ctx context.Context) (err error) {
 	if !e.nc.IsConnected() {
 		return fmt.Errorf("connect to %s: %w", e.NATSURL, cmp.Or(e.nc.LastError(), nats.ErrNoServers))
 	}
-	if e.js, err = jetstream.New(e.nc); err != nil {
+	if e.js, err = app.JetStream(e.nc, e.cfg); err != nil {
 		return err
 	}
 	e.db, err = engine.Connect(ctx, e.cfg.Database.URL, e.cfg.Database.MaxConns, e.cfg.Database.Pooler == config.PoolerTransaction)

@@ -33,6 +33,8 @@ type Config struct {
 
 	Name   string       // how the server's monitoring shows the connection
 	Logger *slog.Logger // nil: slog.Default
+	// Trouble is kept up to date with what the connection suffers from. Nil: nobody asks.
+	Trouble *Trouble
 }
 
 // TLS is paths of PEM files. CA alone verifies a server of one's own authority; Cert and Key are what this client shows.
@@ -92,7 +94,7 @@ func options(cfg Config) ([]nats.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(append(opts, auth...), logging(cfg.Logger)...), nil
+	return append(append(opts, auth...), logging(cfg.Logger, cfg.Trouble)...), nil
 }
 
 func authentication(cfg Config) ([]nats.Option, error) {
@@ -126,14 +128,16 @@ func authentication(cfg Config) ([]nats.Option, error) {
 }
 
 // logging reports each outage once, however many attempts it takes: the reason when it begins, the server when it is over.
-func logging(log *slog.Logger) []nats.Option {
+func logging(log *slog.Logger, trouble *Trouble) []nats.Option {
 	var away atomic.Bool
 	lost := func(err error) {
+		trouble.lost(err)
 		if !away.Swap(true) {
 			log.Warn("nats is away, reconnecting", "error", err)
 		}
 	}
 	back := func(nc *nats.Conn) {
+		trouble.back()
 		if away.Swap(false) {
 			log.Info("nats is back", "server", nc.ConnectedUrlRedacted())
 		}
@@ -148,6 +152,7 @@ func logging(log *slog.Logger) []nats.Option {
 			}
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+			trouble.heard(err)
 			if sub != nil {
 				log.Error("nats", "error", err, "subject", sub.Subject)
 				return

@@ -39,7 +39,7 @@ func Blame(err error) Blamed {
 		return BlameNobody
 	}
 	switch pg.Code {
-	case "55P03", "40P01": // lock_not_available, deadlock_detected
+	case "55P03", "40P01", "40001": // lock_not_available, deadlock_detected, serialization_failure
 		return BlameLock
 	}
 	switch pg.Code[:2] {

@@ -6,7 +6,10 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/pointsman/pointsman/migrations"
 )
 
 // One that Postgres cannot hold fails its batch and is to blame for it.
@@ -52,6 +55,45 @@ func TestBlame(t *testing.T) {
 	}
 	if Blame(errors.New("other")) != BlameNobody || Blame(nil) != BlameNobody {
 		t.Error("somebody is to blame for what is no error of Postgres")
+	}
+}
+
+// A table that somebody has to himself is told from a row that somebody has locked, and the search for the row is in a hurry.
+func TestTablesLocked(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.parked("k", "signal/pay")
+	for lock, want := range map[string]bool{
+		`select from pointsman.instances for update`:                    false,
+		`lock table pointsman.signals in access exclusive mode`:         true,
+		`lock table pointsman.ledger in share mode`:                     true,
+		`lock table pointsman.instances in share update exclusive mode`: false, // a vacuum
+	} {
+		err := f.inTx(t.Context(), func(tx *Store) error {
+			if err := tx.each(t.Context(), "lock", migrations.Qualify(lock, f.schema), nil); err != nil {
+				return err
+			}
+			locked, err := f.TablesLocked(t.Context())
+			if locked != want {
+				t.Errorf("%s: %t, want %t", lock, locked, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	var patience string
+	read := func(r pgx.Rows) error { return r.Scan(&patience) }
+	err := f.Hasty().inTx(t.Context(), func(tx *Store) error {
+		return tx.each(t.Context(), "patience", `select current_setting('lock_timeout')`, read)
+	})
+	if err != nil || patience != "500ms" {
+		t.Errorf("it waits %s: %v", patience, err)
+	}
+	err = f.each(t.Context(), "raise", `do $$ begin raise exception 'again' using errcode = '40001'; end $$`, nil)
+	if Blame(err) != BlameLock {
+		t.Errorf("a serialization failure: %v", err)
 	}
 }
 

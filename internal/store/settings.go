@@ -19,6 +19,31 @@ var settings = []struct{ name, value string }{
 	{"idle_in_transaction_session_timeout", "60s"},
 }
 
+// hastyText is for the search of a row that somebody has locked: all transactions of it together must not take much longer than one
+// that waits to the end of its patience.
+const hastyText = `select /* hasty */ set_config('lock_timeout', '500ms', true)`
+
+// Hasty is the same store, whose transactions wait half a second for a lock.
+func (s *Store) Hasty() *Store {
+	hasty := *s
+	hasty.patience = &statement{"hasty", s.text.hasty, nil, nil}
+	return &hasty
+}
+
+// tablesLockedText finds out whether somebody has a table to himself. The nowait fails with lock_not_available.
+const tablesLockedText = `
+lock table /* tables locked */ pointsman.instances, pointsman.ready, pointsman.signals, pointsman.ledger, pointsman.held in row exclusive mode nowait`
+
+// TablesLocked reports whether a whole table is locked against deliveries (DDL, a vacuum full, a backup of the wrong kind): then a lock
+// time-out is an outage, and no row's.
+func (s *Store) TablesLocked(ctx context.Context) (bool, error) {
+	err := s.inTx(ctx, func(tx *Store) error { return tx.each(ctx, "tables locked", tx.text.tablesLocked, nil) })
+	if Blame(err) == BlameLock {
+		return true, nil
+	}
+	return false, err
+}
+
 // Tune sets a connection configuration up for the statements of this package. With a pooler in transaction mode between, the next
 // transaction may be in another session: no setting of a session holds, and what one has prepared another does not know. So only what
 // statements take and return is remembered, each is sent with its text, and planned each time.

@@ -39,6 +39,8 @@ type Store struct {
 	shared *shared
 	// fence is the first statement of every transaction, where there is one.
 	fence *statement
+	// patience is for locks, where it is another than that of the settings.
+	patience *statement
 	// moved are the instances that this transaction has brought into the scope of their unique key, or out of it.
 	moved []uuid.UUID
 }
@@ -77,7 +79,7 @@ func (s *Store) InTx(ctx context.Context, tx pgx.Tx) (*Store, error) {
 
 // on is the same store inside a transaction.
 func (s *Store) on(tx pgx.Tx) *Store {
-	return &Store{db: tx, text: s.text, gate: s.gate, shared: s.shared} // the fence stands at the beginning
+	return &Store{db: tx, text: s.text, gate: s.gate, shared: s.shared} // what comes first stands at the beginning
 }
 
 // statement is one of a transaction's, with what reads each of its rows.
@@ -129,9 +131,7 @@ func (s *Store) together(ctx context.Context, sts ...statement) error {
 			return nil
 		})
 	}
-	if s.fence != nil {
-		sts = append([]statement{*s.fence}, sts...)
-	}
+	sts = append(s.first(), sts...)
 	if s.local {
 		sts = slices.Insert(sts, 0, statement{name: "settings", sql: localSettings})
 	}
@@ -150,6 +150,16 @@ func (s *Store) together(ctx context.Context, sts ...statement) error {
 	return results.Close()
 }
 
+// first are the statements that every transaction begins with.
+func (s *Store) first() (sts []statement) {
+	for _, st := range []*statement{s.patience, s.fence} {
+		if st != nil {
+			sts = append(sts, *st)
+		}
+	}
+	return sts
+}
+
 // inTx runs fn in a transaction; inside a transaction of the caller's, in a savepoint of it. Its last statement is for the unique keys
 // of what fn has moved.
 func (s *Store) inTx(ctx context.Context, fn func(tx *Store) error) error {
@@ -159,8 +169,8 @@ func (s *Store) inTx(ctx context.Context, fn func(tx *Store) error) error {
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // after a commit it does nothing
 	inside := s.on(tx)
-	if s.fence != nil {
-		if err := inside.run(ctx, *s.fence); err != nil {
+	for _, st := range s.first() {
+		if err := inside.run(ctx, st); err != nil {
 			return err
 		}
 	}

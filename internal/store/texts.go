@@ -24,6 +24,7 @@ type texts struct {
 	extendRoute, knowRoute, takeRoute, releaseRoute, fence                                                   string
 	fates, lettersWaiting, vanished                                                                          string
 	rewind, forgetFailuresAfter, routeStates, pauseRoute                                                     string
+	hasty, tablesLocked                                                                                      string
 	standStill, age, readyLanes                                                                              string
 }
 
@@ -55,6 +56,7 @@ func newTexts(q func(string) string) texts {
 		extendRoute: q(extendRouteText), knowRoute: q(knowRouteText), takeRoute: q(takeRouteText), releaseRoute: q(releaseRouteText), fence: q(fenceText),
 		fates: q(fatesText), lettersWaiting: q(lettersWaitingText), vanished: q(vanishedText),
 		rewind: q(rewindText), forgetFailuresAfter: q(forgetFailuresAfterText), routeStates: q(routeStatesText), pauseRoute: q(pauseRouteText),
+		hasty: q(hastyText), tablesLocked: q(tablesLockedText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
 	}
 }
