@@ -104,7 +104,7 @@ func TestRewindThatIsNotCompleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := b.operator(r)
-	if err := o.consumer(o.mapper.routes[0]).setBack(t.Context(), stream, 5); err != nil {
+	if err := o.consumer(o.mapper.routes()[0]).setBack(t.Context(), stream, 5); err != nil {
 		t.Fatal(err)
 	}
 	b.run(b.watchful(r))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,7 +74,7 @@ func TestEffects(t *testing.T) {
 	equal(t, "ids differ", messages[0].MsgID != messages[1].MsgID, true)
 }
 
-// A step that runs again sends its effects once: those without a dedup key have one of their visit.
+// The effects of two visits are two, whatever they say.
 func TestEffectsOfAnotherVisitAreNew(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
@@ -86,6 +87,32 @@ func TestEffectsOfAnotherVisitAreNew(t *testing.T) {
 	b.ends(b.begin("m", "").ID, engine.StatusDone)
 	equal(t, "signals", b.get(k).InboxCount, 2)
 	equal(t, "started", b.count(`select count(*) from pointsman.instances where machine = 'idle'`), 3)
+}
+
+// Each commit of a visit has effects of its own: what a replay sends does not stand for what the next one sends, nor that of an end for that of
+// its retry. A dedup key of the step's own does, and another signal under it is a dead letter.
+func TestEffectsOfEachCommit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	idle := b.begin("idle", "target").ID
+	b.exec(`delete from pointsman.ready where instance_id = $1`, idle) // for its inbox only
+	var runs atomic.Int64
+	b.serve(steps(t, map[string]step{"begin": func(context.Context, *engine.Visit[raw]) (engine.Outcome, error) {
+		n := runs.Add(1)
+		o := []engine.Outcome{engine.Replay(0), engine.Stop("why"), engine.Done(nil)}[n-1]
+		own := engine.Signal{Name: fmt.Sprint("own", n), DedupKey: "own"}
+		return o.Signal(engine.ByKey("", "target"), engine.Signal{Name: fmt.Sprint("s", n)}).Signal(engine.ByID(idle), own), nil
+	}}))
+	id := b.begin("m", "").ID
+	b.ends(id, engine.StatusFailed)
+	must(b.Retry(t.Context(), engine.ByID(id)))(t)
+	b.ends(id, engine.StatusDone)
+	var names []string
+	for _, s := range must(b.Inbox(t.Context(), idle, 0, 10))(t) {
+		names = append(names, s.Name)
+	}
+	equal(t, "inbox", fmt.Sprint(names), "[s1 own1 s2 s3]")
+	equal(t, "dead letters", len(b.published(engine.PublishDeadLetter)), 2)
 }
 
 // An effect stays in the project of its instance: an id of another is nobody's.

@@ -346,7 +346,9 @@ func (e *scriptSignal) intake() *modelIntake { return &modelIntake{modelSignal: 
 func (m *model) send(es []*scriptSignal) (missing []*scriptSignal) {
 	for _, e := range es {
 		if target := e.intake().target(m); target != nil {
-			m.deliver(target, &e.modelSignal, false)
+			if m.deliver(target, &e.modelSignal, false) == engine.Conflict {
+				m.publish("dead %s conflict: %s", e.route, e.payload)
+			}
 		} else {
 			missing = append(missing, e)
 		}
@@ -358,6 +360,8 @@ func (m *model) send(es []*scriptSignal) (missing []*scriptSignal) {
 func (m *model) bury(e *scriptSignal) {
 	in := e.intake()
 	switch {
+	case m.known(in) == engine.Conflict:
+		m.publish("dead %s conflict: %s", e.route, e.payload)
 	case m.known(in) != "":
 	case e.key != "" && !m.hadTarget(in):
 		e.due = m.now + holdTicks

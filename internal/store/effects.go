@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -146,13 +147,17 @@ func (s *Store) sendTo(ctx context.Context, project string, byID bool, sigs []Si
 	if err != nil {
 		return nil, err
 	}
+	var conflicts []DeadLetter
 	for i, d := range delivered {
 		settled.wake(d.Queue)
-		if d.Verdict == Missing {
+		switch d.Verdict {
+		case Missing:
 			missing = append(missing, sigs[i])
+		case Conflict:
+			conflicts = append(conflicts, conflictDeadLetter(sigs[i], project))
 		}
 	}
-	return missing, nil
+	return missing, s.AddDeadLetters(ctx, conflicts)
 }
 
 // begin runs the starts of e, gives what has started the signals that are for it, and keeps or buries the rest.
@@ -184,12 +189,26 @@ func (s *Store) bury(ctx context.Context, project string, byID bool, missing []S
 	}
 	var holds []Hold
 	var dead []DeadLetter
+	type place struct {
+		key   string
+		dedup uuid.UUID
+	}
+	held := map[place]uuid.UUID{}
 	for i, v := range verdicts {
+		at := place{missing[i].Key, missing[i].Dedup}
+		before, again := held[at]
 		switch {
+		case v.Verdict == Missing && !byID && again:
+			if before != missing[i].Hash {
+				dead = append(dead, conflictDeadLetter(missing[i], project))
+			}
 		case v.Verdict == Missing && !byID:
+			held[at] = missing[i].Hash
 			holds = append(holds, Hold{Signal: missing[i], For: HoldEffects, Original: &Original{Route: EffectsRoute}, Body: missing[i].Payload})
 		case v.Verdict == Missing:
 			dead = append(dead, effectDeadLetter(missing[i], project, "there is no instance "+missing[i].ID.String()))
+		case v.Verdict == Conflict:
+			dead = append(dead, conflictDeadLetter(missing[i], project))
 		case v.Verdict == Ended:
 			dead = append(dead, effectDeadLetter(missing[i], project, "instance "+v.InstanceID.String()+" is "+v.Status+" since "+v.EndedAt.UTC().Format(time.RFC3339)))
 		}
@@ -220,10 +239,16 @@ type DeadLetter struct {
 
 // effectDeadLetter is of a signal without a target.
 func effectDeadLetter(g Signal, project, why string) DeadLetter {
-	d := DeadLetter{
-		Project: project, Route: EffectsRoute, MsgID: "effect:" + g.Dedup.String(), Body: g.Payload,
-		Headers: map[string][]string{subjects.HeaderReason: {subjects.ReasonNoTarget + why}},
-	}
+	return deadEffect(g, project, "effect:"+g.Dedup.String(), subjects.ReasonNoTarget+why)
+}
+
+// conflictDeadLetter is for a signal whose dedup key stands for another one: that one stands.
+func conflictDeadLetter(g Signal, project string) DeadLetter {
+	return deadEffect(g, project, "effect:"+g.Dedup.String()+":"+g.Hash.String(), subjects.ReasonConflict+fmt.Sprintf("the dedup key %q was used before with another name or body", g.DedupKey))
+}
+
+func deadEffect(g Signal, project, msgID, reason string) DeadLetter {
+	d := DeadLetter{Project: project, Route: EffectsRoute, MsgID: msgID, Body: g.Payload, Headers: map[string][]string{subjects.HeaderReason: {reason}}}
 	if g.Key != "" {
 		d.Headers[subjects.HeaderCorrelationKey] = []string{g.Key}
 	} else {
