@@ -270,7 +270,7 @@ func TestHeldExpires(t *testing.T) {
 	eventually(t, "a dead letter", func() bool { return len(b.published(engine.PublishDeadLetter)) == 1 })
 	p := b.published(engine.PublishDeadLetter)[0]
 	equal(t, "subject", p.Subject, "r")
-	equal(t, "id of route, key and place", strings.HasPrefix(p.MsgID, "r:S@5:7:") && len(p.MsgID) == len("r:S@5:7:")+36, true)
+	equal(t, "id of route, place, key and hold", strings.HasPrefix(p.MsgID, "r:S@5:7:") && len(p.MsgID) > len("r:S@5:7:")+36, true) // and of the time of the hold
 	equal(t, "body", string(p.Body), "as received")
 	equal(t, "header", p.Headers["X"][0], "1")
 	contains(t, "reason", p.Headers["Pointsman-Reason"][0], `nobody started with the key "k"`)

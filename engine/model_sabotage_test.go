@@ -62,33 +62,33 @@ var sabotages = []struct {
 	seed             int
 	name, when, does string
 }{
-	{29, "next leaves the attempt", "before update on pointsman.instances", `
+	{121, "next leaves the attempt", "before update on pointsman.instances", `
 		if new.visit > old.visit and new.attempt = 0 then new.attempt := old.attempt; end if; return new;`},
-	{79, "next consumes all that is there", "after insert on pointsman.history", `
+	{125, "next consumes all that is there", "after insert on pointsman.history", `
 		if new.consumed is not null then delete from pointsman.signals where instance_id = new.instance_id; end if; return null;`},
 	{10, "an await that consumes nothing consumes", "after update on pointsman.instances", `
 		if new.parked and new.handed_to > 0 then delete from pointsman.signals where instance_id = new.id and id <= new.handed_to; end if; return null;`},
-	{79, "a replay drops what was awaited", "before update on pointsman.instances", `
+	{128, "a replay drops what was awaited", "before update on pointsman.instances", `
 		if new.attempt > old.attempt then new.awaits := '{}'; end if; return new;`},
-	{348, "a re-await forgets what was handed", "before update on pointsman.instances", `
+	{131, "a re-await forgets what was handed", "before update on pointsman.instances", `
 		new.handed := '{}'; return new;`},
-	{119, "a deadline wakes without saying so", "before update on pointsman.instances", `
+	{198, "a deadline wakes without saying so", "before update on pointsman.instances", `
 		new.timed_out := false; return new;`},
-	{32, "a deadline counts an attempt", "before update on pointsman.instances", `
+	{34, "a deadline counts an attempt", "before update on pointsman.instances", `
 		if new.timed_out and not old.timed_out then new.attempt := old.attempt + 1; end if; return new;`},
-	{5, "a lost lease counts nothing", "before update on pointsman.instances", `
+	{17, "a lost lease counts nothing", "before update on pointsman.instances", `
 		if new.rev > old.rev and new.visit = old.visit and new.live then new.attempt := old.attempt; end if; return new;`},
-	{79, "a shared lease that is lost counts towards max_attempts", "before update on pointsman.instances", `
+	{141, "a shared lease that is lost counts towards max_attempts", "before update on pointsman.instances", `
 		if new.attempt > old.attempt then new.uncounted := 0; end if; return new;`},
-	{11, "what lost its lease is leased with others", "before insert on pointsman.ready", `
+	{17, "what lost its lease is leased with others", "before insert on pointsman.ready", `
 		new.solo := false; return new;`},
 	{0, "the end forgets the dedup keys", "after update on pointsman.instances", `
 		if old.live and not new.live then delete from pointsman.ledger where instance_id = new.id; end if; return null;`},
 	{0, "a source is not remembered", "before insert on pointsman.ledger", `
 		new.source := null; return new;`},
-	{5, "a start adopts nothing", "before delete on pointsman.held", `
+	{6, "a start adopts nothing", "before delete on pointsman.held", `
 		if old.expires_at > now() then return null; end if; return old;`},
-	{19, "priorities are forgotten", "before insert on pointsman.ready", `
+	{81, "priorities are forgotten", "before insert on pointsman.ready", `
 		new.priority := 0; return new;`},
 	{10, "partition keys exclude nobody", "after insert on pointsman.running_keys", `
 		delete from pointsman.running_keys where project = new.project and key = new.key; return null;`},
@@ -100,13 +100,13 @@ var sabotages = []struct {
 		end if; return null;`},
 	{0, "a refused outcome is written into the history", "after update on pointsman.instances", `
 		if new.status = 'canceled' and old.live then insert into pointsman.history (instance_id, rev, nth, step, outcome, attempt) values (new.id, new.rev, 1, new.step, 'next', 0); end if; return null;`},
-	{5, "an end keeps no inbox", "before update on pointsman.instances", `
+	{13, "an end keeps no inbox", "before update on pointsman.instances", `
 		new.kept := null; return new;`},
-	{5, "a retry counts on", "before update on pointsman.instances", `
+	{60, "a retry counts on", "before update on pointsman.instances", `
 		if new.live and not old.live then new.attempt := old.attempt; end if; return new;`},
-	{31, "a retry waits for nothing", "before update on pointsman.instances", `
+	{198, "a retry waits for nothing", "before update on pointsman.instances", `
 		if new.live and not old.live then new.parked := false; end if; return new;`},
-	{20, "a pause ends with the next step", "before update on pointsman.instances", `
+	{21, "a pause ends with the next step", "before update on pointsman.instances", `
 		if new.visit > old.visit then new.paused := false; end if; return new;`},
 	{10, "a published value is lost", "before insert on pointsman.events", `
 		return null;`},
