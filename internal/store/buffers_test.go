@@ -188,7 +188,7 @@ var allTouches = []touches{
 		}
 		return func() error { _, _, err := tx.Extend(f.t.Context(), tokens, time.Minute); return err }
 	}},
-	{"cancel", 80, 60, func(f *fixture, tx *Store, n int) func() error {
+	{"cancel", 100, 60, func(f *fixture, tx *Store, n int) func() error {
 		ids := f.idsOf("k", n)
 		return func() error {
 			canceled, err := tx.Cancel(f.t.Context(), ids, "", publish)
