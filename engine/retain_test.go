@@ -37,6 +37,7 @@ func TestRetention(t *testing.T) {
 	}
 	w = keep(time.Millisecond, time.Hour)
 	eventually(t, "the ended is gone", func() bool { return b.count(`select count(*) from pointsman.instances where id = $1`, id) == 0 })
+	eventually(t, "the instance is counted", func() bool { return deleted(t, registry, "instances") == 1 })
 	w.stop()
 	equal(t, "history and events of the gone", b.count(`select (select count(*) from pointsman.history where instance_id = $1) + (select count(*) from pointsman.events where instance_id = $1)`, id), 0)
 	again := b.start(n)
@@ -47,7 +48,8 @@ func TestRetention(t *testing.T) {
 	eventually(t, "its ledger is gone", func() bool {
 		return b.count(`select count(*) from pointsman.ledger`)+b.count(`select count(*) from pointsman.departed`) == 0
 	})
-	w.stop() // it counts after the commit
+	eventually(t, "the ledger is counted", func() bool { return deleted(t, registry, "ledger") == 2 }) // after the commit
+	w.stop()
 	if in := b.start(n); in.ID == id || in.Status != engine.StatusRunnable {
 		t.Errorf("started anew: %+v", in)
 	}
@@ -69,4 +71,17 @@ func TestRetentionOfLedgersAlone(t *testing.T) {
 	b.ends(id, engine.StatusDone)
 	eventually(t, "its ledger is gone", func() bool { return b.count(`select count(*) from pointsman.ledger`) == 0 })
 	equal(t, "result", string(b.get(id).Result), `"x"`)
+}
+
+// deleted is what the retention counts of a table.
+func deleted(t *testing.T, registry *prometheus.Registry, table string) (n float64) {
+	t.Helper()
+	for _, family := range must(registry.Gather())(t) {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "pointsman_retention_deleted_total" && m.GetLabel()[0].GetValue() == table {
+				n = m.GetCounter().GetValue()
+			}
+		}
+	}
+	return n
 }
