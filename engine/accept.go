@@ -215,14 +215,25 @@ func (a *acceptance) run(send func(project string, items []int) error) error {
 	}
 }
 
-// take is one round trip for what has a live target, and a transaction for the rest.
+// take is one round trip for what has a live target, and a transaction for the rest. In an ordered batch nothing may fall behind: where an
+// item cannot be stored, what comes before it is taken in whole before what comes after it.
 func (a *acceptance) take(project string, items []int) error {
-	if a.ordered {
-		return a.takeInOrder(project, items)
+	if !a.ordered {
+		return a.takeParts(project, items, a.bisect)
 	}
+	whole := func(items []int, send func([]int) ([]int, error)) ([]int, error) { return send(items) }
+	_, err := a.bisect(items, func(items []int) ([]int, error) {
+		items = slices.DeleteFunc(slices.Clone(items), func(i int) bool { return a.receipts[i].Result != "" })
+		return nil, a.takeParts(project, items, whole)
+	})
+	return err
+}
+
+// takeParts sends the parts of the items, each through by.
+func (a *acceptance) takeParts(project string, items []int, by func(items []int, send func([]int) ([]int, error)) ([]int, error)) error {
 	fast, rest := a.split(items)
 	for _, byID := range []bool{false, true} {
-		missed, err := a.bisect(a.part(fast, byID), func(items []int) ([]int, error) { return a.fast(project, byID, items) })
+		missed, err := by(a.part(fast, byID), func(items []int) ([]int, error) { return a.fast(project, byID, items) })
 		if err != nil {
 			return err
 		}
@@ -230,37 +241,11 @@ func (a *acceptance) take(project string, items []int) error {
 	}
 	slices.Sort(rest)
 	for chunk := range a.chunks(rest) {
-		if _, err := a.bisect(chunk, func(items []int) ([]int, error) { return nil, a.slow(project, items) }); err != nil {
+		if _, err := by(chunk, func(items []int) ([]int, error) { return nil, a.slow(project, items) }); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// takeInOrder is take for a batch of which nothing may fall behind: where an item cannot be stored, what comes before it is taken in whole
-// before what comes after it.
-func (a *acceptance) takeInOrder(project string, items []int) error {
-	once := func(items []int) ([]int, error) {
-		fast, rest := a.split(items)
-		for _, byID := range []bool{false, true} {
-			missed, err := a.fast(project, byID, a.part(fast, byID))
-			if err != nil {
-				return nil, err
-			}
-			rest = append(rest, missed...)
-		}
-		slices.Sort(rest)
-		for chunk := range a.chunks(rest) {
-			if err := a.slow(project, chunk); err != nil {
-				return nil, err
-			}
-		}
-		return nil, nil
-	}
-	_, err := a.bisect(items, func(items []int) ([]int, error) {
-		return once(slices.DeleteFunc(slices.Clone(items), func(i int) bool { return a.receipts[i].Result != "" }))
-	})
-	return err
 }
 
 // split takes out what needs the slow transaction anyway: starts without a signal, and redelivered messages with all else that is
@@ -369,7 +354,7 @@ func (a *acceptance) delivered(i int, d store.Delivery) {
 }
 
 func (a *acceptance) conflict(i int) string {
-	return fmt.Sprintf("the dedup key %q was used before with another name or body", a.batch[i].DedupKey)
+	return store.ConflictOf(a.batch[i].DedupKey)
 }
 
 // settle writes the receipt of an item, and of those that repeat it.

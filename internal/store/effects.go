@@ -244,7 +244,12 @@ func effectDeadLetter(g Signal, project, why string) DeadLetter {
 
 // conflictDeadLetter is for a signal whose dedup key stands for another one: that one stands.
 func conflictDeadLetter(g Signal, project string) DeadLetter {
-	return deadEffect(g, project, "effect:"+g.Dedup.String()+":"+g.Hash.String(), subjects.ReasonConflict+fmt.Sprintf("the dedup key %q was used before with another name or body", g.DedupKey))
+	return deadEffect(g, project, "effect:"+g.Dedup.String()+":"+g.Hash.String(), subjects.ReasonConflict+ConflictOf(g.DedupKey))
+}
+
+// ConflictOf says why a Conflict is one.
+func ConflictOf(dedupKey string) string {
+	return fmt.Sprintf("the dedup key %q was used before with another name or body", dedupKey)
 }
 
 func deadEffect(g Signal, project, msgID, reason string) DeadLetter {
