@@ -210,6 +210,7 @@ create table pointsman.outbox (
   id          bigint      generated always as identity,
   shard       smallint    not null,
   attempts    smallint    not null default 0,
+  refusals    smallint    not null default 0,    -- those of the attempts that count towards its death
   dead        boolean     not null default false,
   next_at     timestamptz not null default now(),
   created_at  timestamptz not null default now(),
