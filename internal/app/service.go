@@ -47,6 +47,7 @@ func (p *parts) service(cfg *config.Config, mapper *bridge.Mapper, b *bridge.Bri
 	operations, err := api.New(api.Config{
 		Client: p.client, Mapper: mapper, Letters: letters, Project: cfg.Project,
 		Replayer: bridge.NewReplayer(letters, mapper, p.client),
+		Dropper:  bridge.NewDropper(letters, p.client, cfg.Retention.Dedup),
 		Tracer:   bridge.NewTracer(p.js, p.space, mapper, p.client, cfg.Retention.Dedup),
 		Operator: bridge.NewOperator(p.js, mapper, p.client, p.client, b.Trouble, log),
 	})
