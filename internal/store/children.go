@@ -12,10 +12,11 @@ import (
 
 func (n NewInstance) isChild() bool { return n.ParentID != uuid.Nil }
 
+// Ends reports whether the instance has ended with the outcome.
+func (o *Outcome) Ends() bool { return o.Kind == OutcomeDone || o.Kind == OutcomeStop }
+
 // tells reports whether the outcome is an end that a parent is told.
-func (o *Outcome) tells() bool {
-	return o.ParentID != uuid.Nil && (o.Kind == OutcomeDone || o.Kind == OutcomeStop)
-}
+func (o *Outcome) tells() bool { return o.ParentID != uuid.Nil && o.Ends() }
 
 // tellParents puts the ends of these instances, which this transaction has ended and whose parents it has locked, into the inboxes of those
 // parents that live. It returns the parents that wait, for wakeParents.
@@ -61,7 +62,11 @@ func (s *Store) tellUnstarted(ctx context.Context, ns []NewInstance, started []S
 		if !n.isChild() || started[i].Verdict == Started {
 			continue
 		}
-		ids, ofs, holders = append(ids, n.ID), append(ofs, n.ParentID), append(holders, started[i].InstanceID)
+		holder := started[i].InstanceID
+		if holder == uuid.Nil { // of the id
+			holder = n.ID
+		}
+		ids, ofs, holders = append(ids, n.ID), append(ofs, n.ParentID), append(holders, holder)
 		machines, keys, reasons = append(machines, n.Machine), append(keys, optional(n.CorrelationKey)), append(reasons, n.unstarted(started[i]))
 		if !slices.Contains(parents, n.ParentID) {
 			parents = append(parents, n.ParentID)
@@ -82,6 +87,8 @@ func (n NewInstance) unstarted(st Start) string {
 		return "the dedup key " + n.DedupKey + " was used before"
 	case st.Unique:
 		return "the unique key " + n.UniqueKey + " is held by instance " + st.InstanceID.String()
+	case st.InstanceID == uuid.Nil:
+		return "there is an instance with the id " + n.ID.String()
 	default:
 		return "the correlation key " + n.CorrelationKey + " is held by instance " + st.InstanceID.String()
 	}
