@@ -26,6 +26,7 @@ type texts struct {
 	rewind, forgetFailuresAfter, routeStates, pauseRoute                                                     string
 	hasty, tablesLocked                                                                                      string
 	standStill, age, readyLanes                                                                              string
+	wakeParents, tellParents, tellMissed, tellUnstarted, children, checkPath                                 string
 }
 
 func newTexts(q func(string) string) texts {
@@ -58,5 +59,7 @@ func newTexts(q func(string) string) texts {
 		rewind: q(rewindText), forgetFailuresAfter: q(forgetFailuresAfterText), routeStates: q(routeStatesText), pauseRoute: q(pauseRouteText),
 		hasty: q(hastyText), tablesLocked: q(tablesLockedText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
+		wakeParents: q(wakeParentsText), tellParents: q(tellParentsText), tellMissed: q(tellMissedText), tellUnstarted: q(tellUnstartedText),
+		children: q(childrenText), checkPath: q(checkPathText),
 	}
 }
