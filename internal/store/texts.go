@@ -26,6 +26,7 @@ type texts struct {
 	rewind, forgetFailuresAfter, routeStates, pauseRoute                                                     string
 	hasty, tablesLocked                                                                                      string
 	standStill, age, readyLanes                                                                              string
+	judged, keepVerdict, forgetVerdicts, updateTaken, validated, setEvent                                    string
 }
 
 func newTexts(q func(string) string) texts {
@@ -58,5 +59,6 @@ func newTexts(q func(string) string) texts {
 		rewind: q(rewindText), forgetFailuresAfter: q(forgetFailuresAfterText), routeStates: q(routeStatesText), pauseRoute: q(pauseRouteText),
 		hasty: q(hastyText), tablesLocked: q(tablesLockedText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
+		judged: q(judgedText), keepVerdict: q(keepVerdictText), forgetVerdicts: q(forgetVerdictsText), updateTaken: q(updateTakenText), validated: q(validatedText), setEvent: q(setEventText),
 	}
 }
