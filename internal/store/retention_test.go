@@ -93,7 +93,7 @@ func TestRetentionLeavesTheLive(t *testing.T) {
 	f.exec(`update pointsman.instances set inserted_at = inserted_at - interval '1 y', updated_at = updated_at - interval '1 y'`)
 	f.exec(`insert into pointsman.departed (instance_id, due, scope, project) values ($1, now() - interval '1 h', $2, $3)`, id, KeyScope(project, "live"), project) // it was ended, and was retried
 	f.retain(day, day)
-	f.want("2 3 1 1 1 1 3", owned)
+	f.want("2 3 1 1 1 3", owned)
 	f.want("0", `select count(*) from pointsman.departed`)
 }
 
