@@ -389,37 +389,41 @@ func TestUpdateWhoseCallerDies(t *testing.T) {
 // Run is the instance after the step that took the update, whatever that came to, with and without a history.
 func TestUpdateWaits(t *testing.T) {
 	t.Parallel()
-	for _, noHistory := range []bool{false, true} {
-		for name, c := range map[string]struct {
-			then engine.Outcome
-			want string
-		}{
-			"next":             {engine.Next("after"), "awaiting_signal after"},
-			"await":            {engine.Await("after", "nothing"), "awaiting_signal after"},
-			"await consuming":  {engine.Await("after", "nothing").Consuming(), "awaiting_signal after"},
-			"await it again":   {engine.Await("decided").OrUpdate("decide"), "awaiting_signal decided"},
-			"done":             {engine.Done("r"), "done decided"},
-			"stop":             {engine.Stop("r"), "failed decided"},
-			"done with effect": {engine.Done(nil).SetEvent("status", "over"), "done decided"},
-		} {
-			t.Run(fmt.Sprintf("%s, history: %t", name, !noHistory), func(t *testing.T) {
-				t.Parallel()
-				b := setup(t)
-				b.serve(define(t, engine.Definition[raw]{NoHistory: noHistory, Steps: map[string]step{
-					"begin": to(engine.Await("decided").OrUpdate("decide")), "decided": to(c.then), "after": to(engine.Await("", "nothing")),
-				}}))
-				in := b.begin("m", "k")
+	b := setup(t)
+	cases := []struct {
+		name string
+		then engine.Outcome
+		want string
+	}{
+		{"next", engine.Next("after"), "awaiting_signal after"},
+		{"await", engine.Await("after", "nothing"), "awaiting_signal after"},
+		{"await, consuming", engine.Await("after", "nothing").Consuming(), "awaiting_signal after"},
+		{"await it again", engine.Await("").OrUpdate("decide"), "awaiting_signal await it again"},
+		{"done", engine.Done("r"), "done done"},
+		{"stop", engine.Stop("r"), "failed stop"},
+		{"done with an effect", engine.Done(nil).SetEvent("status", "over"), "done done with an effect"},
+	}
+	all := map[string]step{"after": to(engine.Await("", "nothing"))}
+	for i, c := range cases {
+		decided := fmt.Sprint("decided", i)
+		all[fmt.Sprint("begin", i)], all[decided] = to(engine.Await(decided).OrUpdate("decide")), to(c.then)
+	}
+	b.serve(define(t, engine.Definition[raw]{Name: "history", Start: "after", Steps: all}), define(t, engine.Definition[raw]{Name: "none", Start: "after", NoHistory: true, Steps: all}))
+	for i, c := range cases {
+		for _, machine := range []string{"history", "none"} {
+			t.Run(c.name+", "+machine, func(t *testing.T) {
+				in := b.start(engine.NewInstance{Machine: machine, Start: fmt.Sprint("begin", i)})
 				b.reaches(in.ID, engine.StatusAwaiting)
 				res := b.update(in.ID, yes)
 				if res.Run == nil {
 					t.Fatalf("%+v", res)
 				}
 				run := *res.Run
-				if name == "next" { // it may be on its way to the await
-					run = b.until(in.ID, "after", func(in engine.Instance) bool { return in.Step == "after" && in.Status == engine.StatusAwaiting })
-					equal(t, "step", res.Run.Step, "after")
+				if c.name == "next" { // it may be on its way to the await
+					equal(t, "step", run.Step, "after")
+					run = b.reaches(in.ID, engine.StatusAwaiting)
 				}
-				equal(t, "run", string(run.Status)+" "+run.Step, c.want)
+				equal(t, "run", string(run.Status)+" "+strings.Replace(run.Step, fmt.Sprint("decided", i), c.name, 1), c.want)
 			})
 		}
 	}
