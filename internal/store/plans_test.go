@@ -86,6 +86,11 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "resume": x.resume, "unserved": x.unserved,
 		"fates": x.fates, "vanished": x.vanished, "traces": x.traces, "note dropped": x.noteDropped, "forget dropped": x.forgetDropped,
 	}
+	for name, sql := range map[string]string{
+		"judged": x.judged, "keep verdict": x.keepVerdict, "forget verdicts": x.forgetVerdicts, "update taken": x.updateTaken, "set event": x.setEvent,
+	} {
+		statements[name] = sql
+	}
 	for _, filled := range []bool{false, true} {
 		if filled {
 			f.exec(crowd)
@@ -133,5 +138,5 @@ var (
 	// small tables may be read whole.
 	small = map[string]bool{"machines": true, "workers": true, "relays": true, "outbox_shards": true, "departed_to": true}
 	// inOrder are read from their beginning, up to a limit.
-	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true}
+	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "verdicts_at": true}
 )
