@@ -26,6 +26,8 @@ type texts struct {
 	rewind, forgetFailuresAfter, routeStates, pauseRoute                                                     string
 	hasty, tablesLocked                                                                                      string
 	standStill, age, readyLanes                                                                              string
+
+	addDeliveries string
 }
 
 func newTexts(q func(string) string) texts {
@@ -58,5 +60,7 @@ func newTexts(q func(string) string) texts {
 		rewind: q(rewindText), forgetFailuresAfter: q(forgetFailuresAfterText), routeStates: q(routeStatesText), pauseRoute: q(pauseRouteText),
 		hasty: q(hastyText), tablesLocked: q(tablesLockedText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
+
+		addDeliveries: q(addDeliveriesText),
 	}
 }
