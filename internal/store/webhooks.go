@@ -42,15 +42,14 @@ func (s *Store) AddDeliveries(ctx context.Context, ds []NewDelivery) error {
 }
 
 // addDeliveriesText (arrays: $1 projects, $2 sources, $3 their ids, $4 URLs, $5 types, $6 times, $7 data).
-const addDeliveriesText = `
+var addDeliveriesText = `
 with /* add deliveries */ d as materialized (
   select * from unnest($1::text[], $2::text[], $3::uuid[], $4::text[], $5::text[], $6::timestamptz[], $7::text[]) with ordinality
     t(project, source, source_id, url, type, at, data, ord)
 )` + insertDeliveries
 
 // insertDeliveries writes the rows of d: project, source, source_id, url, type, at, data (JSON, as text or json), ord.
-const insertDeliveries = `
+var insertDeliveries = `
 insert into pointsman.webhook_deliveries (project, source, source_id, url, type, body)
-select d.project, d.source, d.source_id, d.url, d.type,
-  json_build_object('type', d.type, 'timestamp', to_char(d.at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'data', d.data::json)
+select d.project, d.source, d.source_id, d.url, d.type, json_build_object('type', d.type, 'timestamp', ` + jsonTime(`d.at`) + `, 'data', d.data::json)
 from d order by d.ord`
