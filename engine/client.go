@@ -181,7 +181,7 @@ func snapshot(in store.Instance) Instance {
 func (c *Client) Cancel(ctx context.Context, ref Ref, reason string) (Instance, error) {
 	in, err := c.cancel(ctx, c.store, ref, reason)
 	if err == nil {
-		c.Wake(OutboxQueue)
+		c.Wake(OutboxQueue, WebhooksQueue)
 		c.tell(noticeEnded, []uuid.UUID{in.ID})
 	}
 	return in, err
