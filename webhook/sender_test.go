@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
@@ -422,5 +421,4 @@ func TestConfigIsChecked(t *testing.T) {
 			t.Errorf("%s: no error", name)
 		}
 	}
-	_ = uuid.Nil
 }
