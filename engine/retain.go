@@ -37,7 +37,7 @@ func (w *Worker) retainLoop(ctx context.Context) {
 				w.retain(ctx, turn)
 			}
 		}
-		w.retain(ctx, w.retireDeliveries) // finds out by itself that nothing is due
+		w.retain(ctx, w.retireDeliveries)        // finds out by itself that nothing is due
 		rest(ctx, max(wait, w.cfg.ReapInterval)) // not at once: what is due may be locked, or not to be had yet
 	}
 }

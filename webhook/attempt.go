@@ -140,7 +140,7 @@ type refusedError struct{ error }
 func (e *refusedError) Unwrap() error { return e.error }
 
 // errPrivate does not say which address it is: whoever may start instances need not know what names mean in here.
-var errPrivate = &refusedError{errors.New("the host has an address that is not of the public internet: only with webhooks.allow_private are such sent to")}
+var errPrivate = &refusedError{errors.New("the address is not of the public internet, and webhooks.allow_private is not set")}
 
 // result is what came of an attempt, on its way to the loop.
 type result struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/pointsman/pointsman/internal/config"
 	"github.com/pointsman/pointsman/internal/natsapi"
 	"github.com/pointsman/pointsman/subjects"
+	"github.com/pointsman/pointsman/webhook"
 )
 
 // Mapper has the routes of a configuration, to see what they make of messages. It needs neither NATS nor a database.
@@ -62,6 +63,7 @@ func (p *parts) service(cfg *config.Config, mapper *bridge.Mapper, b *bridge.Bri
 // have in hand, and the outbox waits for the next bridge.
 type bridgeAndAPI struct {
 	*bridge.Bridge
+	sender   *webhook.Sender
 	service  *natsapi.Service
 	reloader *reloader
 	deafen   func() // to wake-ups
@@ -72,6 +74,7 @@ func (b *bridgeAndAPI) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.service.Run(ctx) })
 	group.Go(func() error { b.reloader.run(ctx); return nil })
+	group.Go(func() error { return b.sender.Run(ctx) })
 	group.Go(func() error { return b.Bridge.Run(ctx) })
 	return group.Wait()
 }
