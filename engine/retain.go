@@ -14,6 +14,8 @@ type Retention struct {
 	// Dedup: what an instance has taken in is known as a duplicate until this long after its end (at most a 32nd longer), whether the
 	// instance itself is still there or not; zero: 168h.
 	Dedup time.Duration
+	// Webhooks: a webhook goes this long after it was delivered or failed; zero: 720h.
+	Webhooks time.Duration
 }
 
 // retainIdle is the longest that a worker goes without a look at what is due.
@@ -25,7 +27,7 @@ func (w *Worker) retainLoop(ctx context.Context) {
 	keep := w.cfg.Retention
 	for ctx.Err() == nil {
 		// What ends now is due no sooner than this.
-		wait := min(retainIdle, keep.Instances, keep.Dedup)
+		wait := min(retainIdle, keep.Instances, keep.Dedup, keep.Webhooks)
 		err := w.retry(ctx, "retention", func(ctx context.Context) (err error) {
 			wait, err = w.store.NextRetired(ctx, keep.Instances, keep.Dedup, wait)
 			return err
@@ -35,6 +37,7 @@ func (w *Worker) retainLoop(ctx context.Context) {
 				w.retain(ctx, turn)
 			}
 		}
+		w.retain(ctx, w.retireDeliveries)        // finds out by itself that nothing is due
 		rest(ctx, max(wait, w.cfg.ReapInterval)) // not at once: what is due may be locked, or not to be had yet
 	}
 }
@@ -66,6 +69,14 @@ func (w *Worker) retire(ctx context.Context) (more bool, err error) {
 		w.metrics.retired.WithLabelValues("instances").Add(float64(n))
 	}
 	return n == store.RetireBatch, err
+}
+
+func (w *Worker) retireDeliveries(ctx context.Context) (more bool, err error) {
+	n, err := w.store.RetireDeliveries(ctx, w.cfg.Retention.Webhooks)
+	if err == nil {
+		w.metrics.retired.WithLabelValues("webhook_deliveries").Add(float64(n))
+	}
+	return n == store.DeliveryBatch, err
 }
 
 func (w *Worker) note(ctx context.Context) (more bool, err error) {

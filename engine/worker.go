@@ -32,7 +32,7 @@ type WorkerConfig struct {
 	ReapInterval    time.Duration // how late a deadline or an expired lease may be noticed; zero: 1s
 	ShutdownTimeout time.Duration // how long running steps may go on after Run was told to stop; zero: 30s
 
-	Retention Retention // of what has ended; zero: a week
+	Retention Retention // of what has ended; zero: a week, and 30 days of webhooks
 
 	Logger *slog.Logger // zero: the client's
 }
@@ -50,6 +50,7 @@ func (cfg WorkerConfig) withDefaults() WorkerConfig {
 	or(&cfg.ShutdownTimeout, 30*time.Second)
 	or(&cfg.Retention.Instances, 7*24*time.Hour)
 	or(&cfg.Retention.Dedup, 7*24*time.Hour)
+	or(&cfg.Retention.Webhooks, 30*24*time.Hour)
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = map[string]int{DefaultQueue: 64}
 	}
@@ -78,7 +79,7 @@ func (cfg WorkerConfig) check() (err error) {
 		}
 	}
 	if cfg.Lease < 0 || cfg.Heartbeat < 0 || cfg.PollInterval < 0 || cfg.ReapInterval < 0 || cfg.ShutdownTimeout < 0 ||
-		cfg.Retention.Instances < 0 || cfg.Retention.Dedup < 0 {
+		cfg.Retention.Instances < 0 || cfg.Retention.Dedup < 0 || cfg.Retention.Webhooks < 0 {
 		err = errors.Join(err, errors.New("a duration is below 0"))
 	}
 	if cfg.Heartbeat < time.Millisecond {

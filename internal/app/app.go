@@ -32,6 +32,9 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 	if err := errors.Join(checkDatabase(cfg), checkNATS(cfg)); err != nil {
 		return err
 	}
+	if err := checkWebhooks(cfg); err != nil {
+		return err
+	}
 	mapper, routes, err := compileRoutes(cfg)
 	if err != nil {
 		return err
@@ -65,9 +68,19 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 		if err != nil {
 			return nil, err
 		}
-		stop, err := p.waker.Listen([]string{engine.OutboxQueue}, func(string) { b.Poke() })
+		sender, err := p.sender(cfg, log)
+		if err != nil {
+			return nil, err
+		}
+		stop, err := p.waker.Listen([]string{engine.OutboxQueue, engine.WebhooksQueue}, func(queue string) {
+			if queue == engine.WebhooksQueue {
+				sender.Poke()
+			} else {
+				b.Poke()
+			}
+		})
 		p.srv.serveAPI(web)
-		return &bridgeAndAPI{Bridge: b, service: service, web: web, reloader: reloader, deafen: stop}, err
+		return &bridgeAndAPI{Bridge: b, sender: sender, service: service, web: web, reloader: reloader, deafen: stop}, err
 	})
 }
 
@@ -90,7 +103,7 @@ func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machin
 		worker, err := engine.NewWorker(p.client, engine.WorkerConfig{
 			Machines: slices.Concat(machines, remotes), Queues: cfg.Worker.Queues, Lease: cfg.Worker.Lease, Heartbeat: cfg.Worker.Heartbeat, PollInterval: cfg.Worker.PollInterval,
 			ReapInterval: cfg.Worker.ReapInterval, ShutdownTimeout: cfg.Worker.ShutdownTimeout, Logger: log,
-			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup},
+			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup, Webhooks: cfg.Retention.Webhooks},
 		})
 		if err != nil || len(remotes) == 0 {
 			return worker, err
