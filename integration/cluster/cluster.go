@@ -74,15 +74,15 @@ const (
 
 // Member is one program of a cluster. It keeps its name, its data and its addresses through all faults.
 type Member struct {
-	c       *Cluster
-	name    string
-	kind    Kind
-	build   Build
-	follows *Member // a Postgres that begins as the standby of another
+	c    *Cluster
+	name string
+	kind Kind
+	url  string // where its HTTP server is, for the test
 
 	mu    sync.Mutex
 	state state
-	url   string // where its HTTP server is, for the test
+	fault string // that it has now
+	build Build  // of a bridge or a worker
 }
 
 // state of a member.
@@ -121,13 +121,24 @@ func (m *Member) set(s state) {
 	m.state = s
 }
 
-func (m *Member) want(s state) error {
+// take reserves a member that runs for a fault.
+func (m *Member) take(fault string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.state != s {
-		return fmt.Errorf("%s is %s, want it %s", m.name, m.state, s)
+	if m.fault != "" {
+		return fmt.Errorf("%s: %s has a fault already: %s", fault, m.name, m.fault)
 	}
+	if m.state != running {
+		return fmt.Errorf("%s: %s is %s", fault, m.name, m.state)
+	}
+	m.fault = fault
 	return nil
+}
+
+func (m *Member) release() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.fault = ""
 }
 
 // Cluster is a running cluster. Its methods may be called from any goroutine.
@@ -254,31 +265,44 @@ func (c *Cluster) Token() string { return c.secret }
 
 // backend is how members are run, addressed and hurt.
 type backend interface {
-	// prepare builds what the kinds of members need. None runs yet.
+	// prepare builds what members need to be launched, as they are now.
 	prepare(ctx context.Context, members []*Member) error
-	// address is where other members reach a port of this one.
-	address(m *Member, port port) string
+	// address is where the links reach a port of a member.
+	address(m *Member, p port) string
 	// bind is where the member itself listens.
-	bind(m *Member, port port) string
+	bind(m *Member, p port) string
 	// dir is the member's directory as it sees it: files of its spec are there.
 	dir(m *Member) string
-	// published is where the test reaches a port of the links.
-	published(ctx context.Context, at int) (string, error)
-	// launch runs the member on its data, making them where there are none, and returns when it runs, not when it is ready.
+	// control is where the test reaches the program that has the links.
+	control(ctx context.Context, proxy *Member) (string, error)
+	// listen is where the link number i listens; reach is where it is reached by who uses it, the answer of the program at hand.
+	listen(i int, ofTest bool) string
+	reach(ctx context.Context, i int, ofTest bool, answered string) (string, error)
+	// launch runs the member on its data, making them where there are none, and returns when it runs, not when it answers.
 	launch(ctx context.Context, m *Member, s spec) error
 	// kill is kill -9 of all its processes. It returns when they are gone.
 	kill(ctx context.Context, m *Member) error
-	// terminate asks it to end, and returns how it did.
+	// terminate asks it to end, waits, and returns how it did.
 	terminate(ctx context.Context, m *Member) error
 	pause(ctx context.Context, m *Member) error
 	resume(ctx context.Context, m *Member) error
-	// forget removes the data of a member that does not run.
+	// forget removes what a member that does not run has: its data, and what it was launched from.
 	forget(ctx context.Context, m *Member) error
-	// exited says how a member ended that should run; nil while it runs.
+	// exited says how a member ended; nil while it runs.
 	exited(m *Member) error
 	log(m *Member) string
 	// close ends all members and removes what they have.
 	close() error
+}
+
+func newBackend(ctx context.Context, c *Cluster) (backend, error) {
+	switch c.cfg.Backend {
+	case Processes:
+		return newProcesses(ctx, c)
+	case Containers:
+		return newContainers(ctx, c)
+	}
+	return nil, fmt.Errorf("backend %q: want %q or %q", c.cfg.Backend, Processes, Containers)
 }
 
 // logsVariable names a directory for what members print.
