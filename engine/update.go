@@ -73,6 +73,11 @@ func (r *UpdateRequest) check() error {
 			return err
 		}
 	}
+	if r.Traceparent != "" {
+		if err := ident.Key("traceparent", r.Traceparent); err != nil {
+			return err
+		}
+	}
 	return checkJSON("arg", r.Arg)
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/config"
 	"github.com/pointsman/pointsman/internal/natsio"
+	"github.com/pointsman/pointsman/remote"
 	"github.com/pointsman/pointsman/subjects"
 	"github.com/pointsman/pointsman/wake"
 )
@@ -78,10 +79,10 @@ func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machin
 			ReapInterval: cfg.Worker.ReapInterval, ShutdownTimeout: cfg.Worker.ShutdownTimeout, Logger: log,
 			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup},
 		})
-		if err != nil || len(remotes) == 0 {
+		if err != nil || len(cfg.Machines)+len(machines) == 0 {
 			return worker, err
 		}
-		return asking{worker, p.nc}, nil
+		return &workerOnNATS{Worker: worker, parts: p, machines: machines, shutdown: cfg.Worker.ShutdownTimeout, log: log}, nil
 	})
 }
 
@@ -150,7 +151,10 @@ func (p *parts) run(ctx context.Context, cfg *config.Config, program string, log
 	}
 	p.waker = wake.New(p.nc, p.space)
 	defer p.waker.Close()
-	if p.client, err = engine.NewClient(p.db, engine.Config{Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics}); err != nil {
+	if p.client, err = engine.NewClient(p.db, engine.Config{Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics, AskValidator: remote.Validators(p.nc, p.space), ValidateTimeout: validateTimeout(cfg)}); err != nil {
+		return err
+	}
+	if err := p.registerValidators(cfg); err != nil {
 		return err
 	}
 	c, err := build(p)

@@ -41,6 +41,7 @@ func bridgeRights(cfg *config.Config, space subjects.Space, routes []bridge.Rout
 	publish := []string{
 		space.OutcomeFilter(), space.DeadLetter("*"), space.Wake("*"), space.Notice("*"),
 		inboxes, // answers to requests
+		space.Validate("*", ">"),
 	}
 	for _, rt := range routes {
 		if rt.Existing != "" {
