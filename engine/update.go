@@ -52,7 +52,7 @@ func (c *Client) Update(ctx context.Context, ref Ref, r UpdateRequest) (UpdateRe
 	}
 	res, err := c.update(ctx, ref, r)
 	if err != nil {
-		return UpdateResult{}, fmt.Errorf("update: %w", err)
+		return UpdateResult{}, err
 	}
 	if res.Accepted && r.Wait > 0 {
 		waiting, cancel := context.WithTimeout(ctx, r.Wait)

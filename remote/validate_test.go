@@ -124,7 +124,7 @@ func TestServeValidators(t *testing.T) {
 		}
 		return "accepted"
 	}
-	const failed = `update: update "decide" of machine "m" cannot be validated, and was not delivered: `
+	const failed = `update "decide" of machine "m" cannot be validated, and was not delivered: `
 	equal(t, "before they are served", says("decide", `1`), failed+"no service answers pointsman.validate.m.decide")
 	service, err := remote.ServeValidators(remote.ValidatorsConfig{Conn: nc, Subjects: config(t, nc).Subjects, Client: s.Client, Logger: quiet})
 	s.must(err)
