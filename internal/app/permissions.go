@@ -42,6 +42,7 @@ func bridgeRights(cfg *config.Config, space subjects.Space, routes []bridge.Rout
 		space.OutcomeFilter(), space.DeadLetter("*"), space.Wake("*"), space.Notice("*"),
 		inboxes,                // answers to requests
 		"$JS.API.STREAM.NAMES", // which stream should have taken a publication
+		space.Validate("*", ">"),
 	}
 	for _, rt := range routes {
 		if rt.Existing != "" {

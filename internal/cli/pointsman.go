@@ -21,7 +21,7 @@ func Pointsman() *cobra.Command {
 	}
 	o.add(root)
 	root.AddCommand(devCommand(&o), devPartCommand(&o), migrateCommand(&o),
-		startCommand(&o), signalCommand(&o), getCommand(&o), listCommand(&o), inboxCommand(&o), historyCommand(&o), eventsCommand(&o), cancelCommand(&o),
+		startCommand(&o), signalCommand(&o), getCommand(&o), listCommand(&o), inboxCommand(&o), historyCommand(&o), eventsCommand(&o), updateCommand(&o), cancelCommand(&o),
 		retryCommand(&o), pauseCommand(&o), resumeCommand(&o),
 		publishCommand(&o), routesCommand(&o), heldCommand(&o), dlqCommand(&o), messageCommand(&o),
 		auditCommand(&o), webhooksCommand(&o),

@@ -19,6 +19,7 @@ const (
 	VerbInbox       = "inbox"
 	VerbHistory     = "history"
 	VerbEvents      = "events"
+	VerbUpdate      = "update"
 	VerbCancel      = "cancel"
 	VerbRetry       = "retry"
 	VerbPause       = "pause"
@@ -61,6 +62,17 @@ func operations(a *api.API) map[string]operation {
 				return nil, err
 			}
 			return a.Signal(ctx, project, r)
+		},
+		VerbUpdate: func(ctx context.Context, project string, h nats.Header, body []byte) (any, error) {
+			var r api.UpdateRequest
+			if err := api.Decode(body, &r); err != nil {
+				return nil, err
+			}
+			if r.IdempotencyKey == "" {
+				r.IdempotencyKey = h.Get(subjects.HeaderIdempotencyKey)
+			}
+			r.Traceparent = h.Get(subjects.HeaderTraceparent)
+			return a.Update(ctx, project, r)
 		},
 		VerbGet:         of(a.Get),
 		VerbList:        of(a.List),
