@@ -42,11 +42,12 @@ func TestService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}, "AUDITS": {"audits.>"}}, machine, once(t), herald(t))
+	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}, "AUDITS": {"audits.>"}}, machine, once(t), herald(t), family(t))
 	for name, test := range map[string]func(*bundle){
 		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Atomic": testAtomic, "List": testList, "ListPages": testListPages, "Projects": testProjects,
 		"Wait": testWait, "Idempotency": testIdempotency, "Inbox": testInbox, "Keys": testKeys, "KeysOfRoute": testKeysOfRoute, "RetryPauseResume": testRetryPauseResume, "Held": testHeld, "DeadLetters": testDeadLetters, "Fates": testFates,
 		"OperateRoutes": testOperateRoutes,
+		"Children":      testChildren,
 		"Replay":        testReplay, "ReplayEffect": testReplayEffect,
 		"MessageByID": testMessageByID, "NoSuchMessage": testNoSuchMessage, "RoutesTest": testRoutesTest, "BadBodies": testBadBodies, "Discovery": testDiscovery, "LargeAnswers": testLargeAnswers,
 	} {

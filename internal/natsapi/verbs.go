@@ -35,6 +35,8 @@ const (
 	VerbRoutesPause  = "routes-pause"
 	VerbRoutesResume = "routes-resume"
 	VerbRoutesRewind = "routes-rewind"
+
+	VerbChildren = "children"
 )
 
 // operation answers a request of a project.
@@ -78,6 +80,8 @@ func operations(a *api.API) map[string]operation {
 		VerbRoutesPause:  of(anyProject(a.PauseRoute)),
 		VerbRoutesResume: of(anyProject(a.ResumeRoute)),
 		VerbRoutesRewind: of(anyProject(a.RewindRoute)),
+
+		VerbChildren: of(a.Children),
 	}
 }
 
