@@ -54,13 +54,14 @@ func TestService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}, "AUDITS": {"audits.>"}}, machine, once(t), herald(t), approval(t))
+	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}, "AUDITS": {"audits.>"}}, machine, once(t), herald(t), approval(t), family(t))
 	for name, test := range map[string]func(*bundle){
 		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Atomic": testAtomic, "List": testList, "ListPages": testListPages, "Projects": testProjects,
 		"Wait": testWait, "Idempotency": testIdempotency, "Inbox": testInbox, "Keys": testKeys, "KeysOfRoute": testKeysOfRoute, "RetryPauseResume": testRetryPauseResume, "Held": testHeld, "DeadLetters": testDeadLetters, "Fates": testFates, "Gone": testGone,
 		"OperateRoutes": testOperateRoutes,
-		"Webhooks": testWebhooks, "WebhooksRetry": testWebhooksRetry,
-		"Updates":       testUpdates, "UpdateWaits": testUpdateWaits, "UpdateIsRefused": testUpdateIsRefused, "RemoteValidator": testRemoteValidator, "ValidatorOfWorker": testValidatorOfWorker,
+		"Children":      testChildren,
+		"Webhooks":      testWebhooks, "WebhooksRetry": testWebhooksRetry,
+		"Updates": testUpdates, "UpdateWaits": testUpdateWaits, "UpdateIsRefused": testUpdateIsRefused, "RemoteValidator": testRemoteValidator, "ValidatorOfWorker": testValidatorOfWorker,
 		"Replay": testReplay, "ReplayEffect": testReplayEffect,
 		"MessageByID": testMessageByID, "NoSuchMessage": testNoSuchMessage, "RoutesTest": testRoutesTest, "BadBodies": testBadBodies, "Discovery": testDiscovery, "LargeAnswers": testLargeAnswers,
 	} {

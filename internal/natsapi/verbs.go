@@ -41,6 +41,7 @@ const (
 	VerbWebhook       = "webhook"
 	VerbWebhookRetry  = "webhook-retry"
 	VerbWebhooksRetry = "webhooks-retry"
+	VerbChildren      = "children"
 )
 
 // operation answers a request of a project.
@@ -100,6 +101,7 @@ func operations(a *api.API) map[string]operation {
 		VerbWebhook:       of(a.Webhook),
 		VerbWebhookRetry:  of(a.RetryWebhook),
 		VerbWebhooksRetry: of(a.RetryWebhooks),
+		VerbChildren:      of(a.Children),
 	}
 }
 
