@@ -25,7 +25,9 @@ type texts struct {
 	fates, lettersWaiting, vanished, traces, noteDropped, forgetDropped                                      string
 	rewind, forgetFailuresAfter, routeStates, pauseRoute                                                     string
 	hasty, tablesLocked                                                                                      string
+	apiKey, insertKey, revokeKey, listKeys, anyKey, listWorkers, listQueues, countLive, countEnded           string
 	standStill, age, readyLanes                                                                              string
+	wakeParents, tellParents, tellMissed, tellUnstarted, children, checkPath                                 string
 }
 
 func newTexts(q func(string) string) texts {
@@ -57,6 +59,10 @@ func newTexts(q func(string) string) texts {
 		fates: q(fatesText), lettersWaiting: q(lettersWaitingText), vanished: q(vanishedText), traces: q(tracesText), noteDropped: q(noteDroppedText), forgetDropped: q(forgetDroppedText),
 		rewind: q(rewindText), forgetFailuresAfter: q(forgetFailuresAfterText), routeStates: q(routeStatesText), pauseRoute: q(pauseRouteText),
 		hasty: q(hastyText), tablesLocked: q(tablesLockedText),
+		apiKey: q(apiKeyText), insertKey: q(insertKeyText), revokeKey: q(revokeKeyText), listKeys: q(listKeysText), anyKey: q(anyKeyText),
+		listWorkers: q(listWorkersText), listQueues: q(listQueuesText), countLive: q(countLiveText), countEnded: q(countEndedText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
+		wakeParents: q(wakeParentsText), tellParents: q(tellParentsText), tellMissed: q(tellMissedText), tellUnstarted: q(tellUnstartedText),
+		children: q(childrenText), checkPath: q(checkPathText),
 	}
 }
