@@ -34,7 +34,17 @@ func Permissions(cfg *config.Config, extra []string) ([]Rights, error) {
 	if cfg.SignalsRoute {
 		routes = append(routes, bridge.Route{Name: subjects.SignalsRoute, Stream: space.SignalsStream(), Subjects: []string{space.SignalFilter()}})
 	}
-	return []Rights{bridgeRights(cfg, space, routes, extra), workerRights(cfg, space), commandRights(space, routes)}, nil
+	all := []Rights{bridgeRights(cfg, space, routes, extra), workerRights(cfg, space), commandRights(space, routes)}
+	if cfg.NATS.Domain != "" {
+		for _, r := range all {
+			for i, subject := range r.Publish {
+				if call, ok := strings.CutPrefix(subject, "$JS.API."); ok {
+					r.Publish[i] = "$JS." + cfg.NATS.Domain + ".API." + call
+				}
+			}
+		}
+	}
+	return all, nil
 }
 
 func bridgeRights(cfg *config.Config, space subjects.Space, routes []bridge.Route, extra []string) Rights {
