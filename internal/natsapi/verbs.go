@@ -35,6 +35,10 @@ const (
 	VerbRoutesPause  = "routes-pause"
 	VerbRoutesResume = "routes-resume"
 	VerbRoutesRewind = "routes-rewind"
+
+	VerbStats   = "stats"
+	VerbWorkers = "workers"
+	VerbQueues  = "queues"
 )
 
 // operation answers a request of a project.
@@ -78,6 +82,10 @@ func operations(a *api.API) map[string]operation {
 		VerbRoutesPause:  of(anyProject(a.PauseRoute)),
 		VerbRoutesResume: of(anyProject(a.ResumeRoute)),
 		VerbRoutesRewind: of(anyProject(a.RewindRoute)),
+
+		VerbStats:   of(a.Stats),
+		VerbWorkers: of(anyProject(a.Workers)),
+		VerbQueues:  of(anyProject(a.Queues)),
 	}
 }
 
