@@ -232,7 +232,9 @@ func TestLastUsed(t *testing.T) {
 	if last() != nil {
 		t.Error("it was used before it was")
 	}
-	use := func() { b.is(b.guard(auth.GuardConfig{}), secret, auth.Principal{Name: "k", Project: "shop", Scope: auth.Read}) }
+	use := func() {
+		b.is(b.guard(auth.GuardConfig{}), secret, auth.Principal{Name: "k", Project: "shop", Scope: auth.Read})
+	}
 	use()
 	first := last()
 	use()
