@@ -59,7 +59,7 @@ type Error struct {
 
 // ErrorBody is what answers a request that failed.
 type ErrorBody struct {
-	Error *Error `json:"error"`
+	Error *Error `json:"error" nullable:"false"`
 }
 
 func (e *Error) Error() string { return e.Message }

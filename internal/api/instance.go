@@ -23,7 +23,7 @@ type Instance struct {
 	UniqueKey      *string         `json:"unique_key"`
 	UniqueScope    []engine.Status `json:"unique_scope"`
 	State          json.RawMessage `json:"state"`
-	Awaits         []string        `json:"awaits"`
+	Awaits         []string        `json:"awaits" nullable:"false"`
 	Deadline       *time.Time      `json:"deadline"`
 	RunAt          *time.Time      `json:"run_at"`
 	Result         json.RawMessage `json:"result"`

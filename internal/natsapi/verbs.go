@@ -42,6 +42,9 @@ const (
 	VerbWebhookRetry  = "webhook-retry"
 	VerbWebhooksRetry = "webhooks-retry"
 	VerbChildren      = "children"
+	VerbStats         = "stats"
+	VerbWorkers       = "workers"
+	VerbQueues        = "queues"
 )
 
 // operation answers a request of a project.
@@ -102,6 +105,9 @@ func operations(a *api.API) map[string]operation {
 		VerbWebhookRetry:  of(a.RetryWebhook),
 		VerbWebhooksRetry: of(a.RetryWebhooks),
 		VerbChildren:      of(a.Children),
+		VerbStats:         of(a.Stats),
+		VerbWorkers:       of(anyProject(a.Workers)),
+		VerbQueues:        of(anyProject(a.Queues)),
 	}
 }
 
