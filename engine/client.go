@@ -168,43 +168,12 @@ func snapshot(in store.Instance) Instance {
 		ID: in.ID, Project: in.Project, Machine: in.Machine, Version: in.Version, Status: Status(in.Status), Step: in.Step, Attempt: in.Attempt,
 		CorrelationKey: in.CorrelationKey, Queue: in.Queue, Priority: in.Priority, PartitionKey: in.PartitionKey, UniqueKey: in.UniqueKey, UniqueScope: statuses(in.UniqueKey, in.UniqueScope), State: in.State, Awaits: in.Awaits, Deadline: in.Deadline, RunAt: in.RunAt,
 		Result: in.Result, LastError: in.LastError, Paused: in.Paused, InboxCount: in.InboxCount,
-		InsertedAt: in.InsertedAt, UpdatedAt: in.UpdatedAt, FinishedAt: in.FinishedAt,
+		InsertedAt: in.InsertedAt, UpdatedAt: in.UpdatedAt, FinishedAt: in.FinishedAt, ParentID: in.ParentID,
 	}
 	if in.LeaseExpiresAt != nil {
 		out.Lease = &Lease{Worker: in.LeaseWorker, ExpiresAt: *in.LeaseExpiresAt}
 	}
 	return out
-}
-
-// Cancel ends an instance and empties its inbox. The step that runs, if one does, commits nothing any more. It is idempotent: the
-// error is [ErrNotFound] only where there is no such instance; one that has ended stays as it ended.
-func (c *Client) Cancel(ctx context.Context, ref Ref, reason string) (Instance, error) {
-	in, err := c.cancel(ctx, c.store, ref, reason)
-	if err == nil {
-		c.Wake(OutboxQueue, WebhooksQueue)
-		c.tell(noticeEnded, []uuid.UUID{in.ID})
-	}
-	return in, err
-}
-
-// CancelTx is Cancel inside a transaction of the caller's.
-func (c *Client) CancelTx(ctx context.Context, tx pgx.Tx, ref Ref, reason string) (Instance, error) {
-	st, err := c.store.InTx(ctx, tx)
-	if err != nil {
-		return Instance{}, err
-	}
-	return c.cancel(ctx, st, ref, reason)
-}
-
-func (c *Client) cancel(ctx context.Context, st *store.Store, ref Ref, reason string) (Instance, error) {
-	in, err := get(ctx, st, ref)
-	if err != nil || !in.Status.Live() {
-		return in, err
-	}
-	if _, err := st.Cancel(ctx, []uuid.UUID{in.ID}, reason, c.publish); err != nil {
-		return Instance{}, fmt.Errorf("cancel: %w", err)
-	}
-	return get(ctx, st, Ref{project: in.Project, id: in.ID})
 }
 
 // Wake pokes the workers of these queues, here and in other processes. Only who uses a Tx method has a use for it: after the

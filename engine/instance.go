@@ -41,6 +41,7 @@ type NewInstance struct {
 	NotifyURL      string          // the end is told to this URL by webhook, http or https
 	DedupKey       string          // a second start with this key (and correlation key) is a duplicate
 	Traceparent    string
+	child          bool // of the instance whose step starts it
 }
 
 // Instance is a snapshot of one running copy of a machine.
@@ -70,6 +71,7 @@ type Instance struct {
 	InsertedAt     time.Time       `json:"inserted_at"`
 	UpdatedAt      time.Time       `json:"updated_at"`
 	FinishedAt     *time.Time      `json:"finished_at"`
+	ParentID       uuid.UUID       `json:"parent_id,omitzero"` // whose child it is
 }
 
 // Lease says which worker executes an instance, and until when it may.

@@ -192,7 +192,7 @@ var allTouches = []touches{
 		ids := f.idsOf("k", n)
 		return func() error {
 			canceled, err := tx.Cancel(f.t.Context(), ids, "", publish)
-			return counted(len(canceled), n, err)
+			return counted(len(canceled.IDs), n, err)
 		}
 	}},
 	{"outbox", 10, 300, func(f *fixture, tx *Store, n int) func() error {

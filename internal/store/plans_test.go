@@ -81,10 +81,12 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"next due": x.nextDue, "cancel": x.cancel, "standings": x.standings, "retry": x.retry, "pause": x.pause, "start": x.start, "nobody by key": x.nobodyKey, "nobody by id": x.nobodyID, "outbox": x.outbox, "published": x.published, "postpone": x.postpone,
 		"retire": x.retire, "let go": x.letGo, "note": x.note, "forget": x.forget, "next retired": x.nextRetired,
 	}
+	statements["tell parents"], statements["wake parents"], statements["tell unstarted"] = x.tellParents, x.wakeParents, x.tellUnstarted
+	statements["tell missed"], statements["children"] = x.tellMissed, x.children
 	seldom := map[string]string{
 		"list recent": x.listRecent, "list by key": x.listKey, "list by prefix": x.listPrefix, "list ended": x.listEnded, "instances by id": x.instancesByID,
-		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "fate": x.fate, "resume": x.resume, "unserved": x.unserved,
-		"fates": x.fates, "vanished": x.vanished,
+		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "resume": x.resume, "unserved": x.unserved,
+		"fates": x.fates, "vanished": x.vanished, "traces": x.traces, "note dropped": x.noteDropped, "forget dropped": x.forgetDropped,
 	}
 	for name, sql := range map[string]string{
 		"commit that notifies": x.commitNotify, "add deliveries": x.addDeliveries, "claim deliveries": x.claimDeliveries, "next delivery": x.nextDelivery,
