@@ -83,6 +83,7 @@ func New(cfg Config) (*Server, error) {
 	s.signals()
 	s.streams()
 	s.operating()
+	s.webhooks()
 	s.stats()
 	s.finishDocument()
 	return s, s.serveDocument()
