@@ -30,9 +30,17 @@ func step[S any, P interface {
 	*S
 	journal() *Journal
 }](play func(v *engine.Visit[S]) move) engine.Step[S] {
-	return func(_ context.Context, v *engine.Visit[S]) (engine.Outcome, error) {
+	return stepWith[S, P](func(_ context.Context, v *engine.Visit[S]) move { return play(v) })
+}
+
+// stepWith is step for one that takes long.
+func stepWith[S any, P interface {
+	*S
+	journal() *Journal
+}](play func(ctx context.Context, v *engine.Visit[S]) move) engine.Step[S] {
+	return func(ctx context.Context, v *engine.Visit[S]) (engine.Outcome, error) {
 		began := time.Now()
-		m := play(v)
+		m := play(ctx, v)
 		if m.err != nil {
 			return engine.Outcome{}, m.err
 		}
