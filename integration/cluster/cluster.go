@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 )
 
 // Backend is what the members of a cluster are.
@@ -38,6 +40,9 @@ type Config struct {
 	// Config is the text of the pointsman.yaml that all programs get. The kit adds database.pooler, and nats.replicas where the text has
 	// none; addresses are in the environment of the programs.
 	Config string
+	// Streams are made before the first bridge starts; a bridge is not ready without those of its routes. Replicas are those that the
+	// cluster has room for, at most 3, where a stream names none.
+	Streams []jetstream.StreamConfig
 	// WorkerProgram is a Go package with a main, as a path below the module ("./integration/cmd/x") or an import path, that runs instead of
 	// cmd/worker. It is called with --config FILE, has the addresses in its environment, serves /readyz and prints "msg=listening
 	// addr=…", all as cmd/worker does: a program that calls app.RunWorker with machines of its own is one.
@@ -174,8 +179,10 @@ func Start(t testing.TB, cfg Config) *Cluster {
 	return c
 }
 
-// startTimeout has room for images that are pulled and programs that are built.
-const startTimeout = 6 * time.Minute
+const (
+	startTimeout = 6 * time.Minute // has room for images that are pulled and programs that are built
+	readyTimeout = 90 * time.Second
+)
 
 func (cfg *Config) complete() error {
 	if cfg.Backend == "" {

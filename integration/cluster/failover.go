@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -104,23 +103,16 @@ func (c *Cluster) Fill(ctx context.Context, stream string) (*Fault, error) {
 }
 
 func (c *Cluster) changeStream(ctx context.Context, name string, change func(*jetstream.StreamConfig, jetstream.StreamState) error) error {
-	nc, err := nats.Connect(c.NATSURL())
-	if err != nil {
+	return c.withJetStream(func(js jetstream.JetStream) error {
+		s, err := js.Stream(ctx, name)
+		if err != nil {
+			return err
+		}
+		cfg := s.CachedInfo().Config
+		if err := change(&cfg, s.CachedInfo().State); err != nil {
+			return err
+		}
+		_, err = js.UpdateStream(ctx, cfg)
 		return err
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return err
-	}
-	s, err := js.Stream(ctx, name)
-	if err != nil {
-		return err
-	}
-	cfg := s.CachedInfo().Config
-	if err := change(&cfg, s.CachedInfo().State); err != nil {
-		return err
-	}
-	_, err = js.UpdateStream(ctx, cfg)
-	return err
+	})
 }

@@ -210,29 +210,20 @@ func (c *Cluster) inSync(ctx context.Context) error {
 }
 
 // Leader is the NATS server that leads a stream.
-func (c *Cluster) Leader(ctx context.Context, stream string) (*Member, error) {
-	nc, err := nats.Connect(c.NATSURL())
-	if err != nil {
-		return nil, err
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return nil, err
-	}
-	s, err := js.Stream(ctx, stream)
-	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", stream, err)
-	}
-	if len(c.NATS()) == 1 {
-		return c.NATS()[0], nil
-	}
-	if cluster := s.CachedInfo().Cluster; cluster != nil {
+func (c *Cluster) Leader(ctx context.Context, stream string) (leader *Member, err error) {
+	err = c.withJetStream(func(js jetstream.JetStream) error {
+		s, err := js.Stream(ctx, stream)
+		if err != nil {
+			return fmt.Errorf("stream %s: %w", stream, err)
+		}
+		info := s.CachedInfo().Cluster
 		for _, m := range c.NATS() {
-			if m.name == cluster.Leader {
-				return m, nil
+			if len(c.NATS()) == 1 || info != nil && info.Leader == m.name {
+				leader = m
+				return nil
 			}
 		}
-	}
-	return nil, fmt.Errorf("stream %s has no leader", stream)
+		return fmt.Errorf("stream %s has no leader", stream)
+	})
+	return leader, err
 }

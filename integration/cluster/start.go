@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pointsman/pointsman/migrations"
@@ -45,6 +47,11 @@ func start(ctx context.Context, t testing.TB, cfg Config) (*Cluster, error) {
 	if err := servers.Wait(); err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	if err := c.makeStreams(ctx); err != nil {
+		return nil, err
+	}
 	rest, ctx2 := errgroup.WithContext(ctx)
 	for _, m := range append(c.Bridges(), c.Workers()...) {
 		rest.Go(func() error { return c.run(ctx2, m) })
@@ -53,6 +60,38 @@ func start(ctx context.Context, t testing.TB, cfg Config) (*Cluster, error) {
 		return nil, err
 	}
 	return c, c.Ready(ctx)
+}
+
+// makeStreams waits for the servers to have found each other.
+func (c *Cluster) makeStreams(ctx context.Context) error {
+	return c.poll(ctx, c.NATS()[0], func(ctx context.Context) error {
+		for _, cfg := range c.cfg.Streams {
+			if cfg.Replicas == 0 {
+				cfg.Replicas = min(c.cfg.NATS, 3)
+			}
+			if err := c.withJetStream(func(js jetstream.JetStream) error {
+				_, err := js.CreateOrUpdateStream(ctx, cfg)
+				return err
+			}); err != nil {
+				return fmt.Errorf("stream %s: %w", cfg.Name, err)
+			}
+		}
+		return nil
+	})
+}
+
+// withJetStream connects to any server.
+func (c *Cluster) withJetStream(do func(js jetstream.JetStream) error) error {
+	nc, err := nats.Connect(c.NATSURL(), nats.Timeout(tryFor))
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	return do(js)
 }
 
 // addMembers makes them, without running any, and returns the one that has the links.
