@@ -43,6 +43,7 @@ func newArena(t *testing.T, cfg cluster.Config, names ...string) *arena {
 	if cfg.Config == "" {
 		cfg.Config = stories.Config(a.stories...)
 	}
+	cfg.Streams = stories.Streams()
 	cfg.WorkerProgram = "./integration/storyworker"
 	began := time.Now()
 	a.Cluster = cluster.Start(t, cfg)
@@ -55,7 +56,6 @@ func newArena(t *testing.T, cfg cluster.Config, names ...string) *arena {
 	t.Cleanup(a.nc.Close)
 	a.js, err = jetstream.New(a.nc)
 	a.must(err)
-	a.eventually("the streams are made", func(ctx context.Context) error { return stories.MakeStreams(ctx, a.js, max(1, len(a.NATS()))) })
 	a.db, err = pgxpool.New(a.ctx, a.DatabaseURL())
 	a.must(err)
 	t.Cleanup(a.db.Close)
@@ -218,4 +218,12 @@ func kinds(vs []oracle.Violation) (all []oracle.Kind) {
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
+}
+
+// atLeast says whether so many events have been published.
+func (a *arena) atLeast(n int) error {
+	if c := a.account.Count(); c.Events < n {
+		return fmt.Errorf("%d of %d events", c.Events, n)
+	}
+	return nil
 }

@@ -61,29 +61,15 @@ const (
 	RecordStream  = "RECORDS"
 )
 
-// Streams returns the streams to make, with so many replicas. The windows in which a server drops duplicates are short, so that most get
-// through to the bridge, and all of what a relay publishes again is seen.
-func Streams(replicas int) []jetstream.StreamConfig {
-	streams := []jetstream.StreamConfig{
+// Streams returns the streams to make. The windows in which a server drops duplicates are short, so that most get through to the bridge, and
+// what a relay publishes again is seen.
+func Streams() []jetstream.StreamConfig {
+	return []jetstream.StreamConfig{
 		{Name: Stream, Subjects: []string{"stories.>"}, Duplicates: Window},
 		{Name: OrderedStream, Subjects: []string{"ticks.>"}},
 		{Name: RecordStream, Subjects: []string{records + ">"}, Duplicates: Window},
 		{Name: "POINTSMAN_OUTCOMES", Subjects: []string{"pointsman.outcome.>"}, Duplicates: Window},
 	}
-	for i := range streams {
-		streams[i].Replicas = replicas
-	}
-	return streams
-}
-
-// MakeStreams makes the streams, or gives them their configuration where they are.
-func MakeStreams(ctx context.Context, js jetstream.JetStream, replicas int) error {
-	for _, cfg := range Streams(replicas) {
-		if _, err := js.CreateOrUpdateStream(ctx, cfg); err != nil {
-			return fmt.Errorf("stream %s: %w", cfg.Name, err)
-		}
-	}
-	return nil
 }
 
 // Config is a configuration for bridges and workers: the routes of the stories, and leases short enough for a test.

@@ -42,10 +42,10 @@ func (slow) Machines() []*engine.Machine {
 }
 
 func (slow) Play(ctx context.Context, p *Player) error {
-	return p.slow(ctx, 100+p.Rand.IntN(400))
-}
-
-func (p *Player) slow(ctx context.Context, milliseconds int) error {
+	milliseconds := 100 + p.Rand.IntN(400)
+	if p.chance(25) {
+		milliseconds = 2000
+	}
 	if err := p.publish(ctx, p.signal(p.subject("slow", "start"), "", oracle.Starts, map[string]any{"takes": milliseconds})); err != nil {
 		return err
 	}

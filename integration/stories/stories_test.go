@@ -20,8 +20,10 @@ func TestStories(t *testing.T) {
 	s := apptest.Start(t, stories.Config(stories.All()...), map[string][]string{stories.Stream: {"stories.>"}, stories.OrderedStream: {"ticks.>"}}, stories.Machines()...)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	if err := stories.MakeStreams(ctx, s.JS, 1); err != nil {
-		t.Fatal(err)
+	for _, cfg := range stories.Streams() {
+		if _, err := s.JS.CreateOrUpdateStream(ctx, cfg); err != nil {
+			t.Fatal(err)
+		}
 	}
 	db, err := pgxpool.New(ctx, s.DatabaseURL)
 	if err != nil {
