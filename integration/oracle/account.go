@@ -3,6 +3,8 @@ package oracle
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -282,4 +284,11 @@ func (a *Account) Count() Counts {
 	}
 	c.Instances = len(instances)
 	return c
+}
+
+// Records returns all, in no order.
+func (a *Account) Records() []Record {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Collect(maps.Values(a.records))
 }

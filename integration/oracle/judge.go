@@ -389,3 +389,8 @@ func describe(rs []Record) string {
 	}
 	return strings.Join(texts, " ")
 }
+
+// Kinds are all.
+func Kinds() []Kind {
+	return []Kind{Lost, Doubled, Reordered, Slept, Unended, Forked, Torn, Untold, Unstable, Overlapped, Unexpected, Vanished}
+}
