@@ -27,6 +27,8 @@ routes:
 
 func TestProcesses(t *testing.T) { smoke(t, cluster.Processes) }
 
+func TestContainers(t *testing.T) { smoke(t, cluster.Containers) }
+
 func smoke(t *testing.T, b cluster.Backend) {
 	began := time.Now()
 	c := cluster.Start(t, cluster.Config{
