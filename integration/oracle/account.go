@@ -114,6 +114,7 @@ type Account struct {
 	ended    map[string]bool   // keys of instances that have ended
 	started  map[string]string // start events to instances
 	consumed map[string]bool
+	buried   map[string]bool
 	news     chan struct{} // closed when something comes
 	last     time.Time
 }
@@ -127,7 +128,7 @@ type Answer struct {
 func NewAccount() *Account {
 	return &Account{
 		events: map[string]*Event{}, acked: map[string]bool{}, stored: map[string][]Stored{}, records: map[string]Record{}, bodies: map[string]string{}, answers: map[string]Answer{}, values: map[string]string{},
-		changed: map[string][]byte{}, ended: map[string]bool{}, started: map[string]string{}, consumed: map[string]bool{}, news: make(chan struct{}),
+		changed: map[string][]byte{}, ended: map[string]bool{}, started: map[string]string{}, consumed: map[string]bool{}, buried: map[string]bool{}, news: make(chan struct{}),
 	}
 }
 
@@ -210,8 +211,9 @@ func (a *Account) Outcome(o Outcome) {
 func (a *Account) Letter(l Letter) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.fresh("letter "+l.MsgID, []byte(l.Reason)) {
+	if a.fresh("letter "+l.MsgID, []byte(l.Event)) { // why may be another reason when its message is read again
 		a.letters = append(a.letters, l)
+		a.buried[l.Event] = true
 		a.tell()
 	}
 }
@@ -255,6 +257,13 @@ func (a *Account) Happened(event string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.consumed[event] || a.started[event] != ""
+}
+
+// Buried reports whether an event is a dead letter.
+func (a *Account) Buried(event string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.buried[event]
 }
 
 // News is closed when something comes.

@@ -2,6 +2,7 @@ package stories
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/pointsman/pointsman/engine"
@@ -25,13 +26,21 @@ func (garbage) Play(ctx context.Context, p *Player) error {
 	rejected := func(body map[string]any) event {
 		return p.signal(p.subject("garbage", "rejected"), "thing", oracle.Dead, body)
 	}
-	return p.publish(ctx,
-		rejected(nil),
+	last := rejected(nil)
+	err := p.publish(ctx,
 		rejected(map[string]any{"key": nil}),
 		rejected(map[string]any{"key": ""}),
 		rejected(map[string]any{"key": strings.Repeat("k", 513)}),
 		rejected(map[string]any{"key": p.Key}),
 		p.signal(p.subject("garbage", "dropped"), "thing", oracle.Filtered, map[string]any{"key": p.Key}),
 		p.signal(p.subject("garbage", "dropped"), "thing", oracle.Dead, nil),
+		last,
 	)
+	if err != nil {
+		return err
+	}
+	if err := p.until(ctx, func() bool { return p.Account.Buried(last.ID) }); err != nil {
+		return fmt.Errorf("%s is no dead letter: %w", last.ID, err)
+	}
+	return nil
 }

@@ -2,6 +2,7 @@ package stories
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/integration/oracle"
@@ -26,6 +27,16 @@ func (probe) Machines() []*engine.Machine {
 	}))}
 }
 
-func (probe) Play(ctx context.Context, p *Player) error {
+func (s probe) Play(ctx context.Context, p *Player) error {
+	if err := s.send(ctx, p); err != nil {
+		return err
+	}
+	if err := p.ended(ctx, p.Key); err != nil {
+		return fmt.Errorf("%s does not end: %w", p.Key, err)
+	}
+	return nil
+}
+
+func (probe) send(ctx context.Context, p *Player) error {
 	return p.publish(ctx, p.signal(p.subject("probe", "start"), "", oracle.Starts, nil))
 }

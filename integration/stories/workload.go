@@ -103,9 +103,9 @@ func (w *Workload) player(story string) *Player {
 	}
 }
 
-// Probe publishes one probe and returns its event.
+// Probe publishes one probe, without waiting for what comes of it, and returns its event.
 func (w *Workload) Probe(ctx context.Context) (event string, err error) {
 	p := w.player(probe{}.Name())
-	err = probe{}.Play(ctx, p)
+	err = probe{}.send(ctx, p)
 	return p.Key + "/1-", err
 }
