@@ -114,6 +114,9 @@ func (in *memInbox) AcceptOrdered(ctx context.Context, f engine.Fence, batch []e
 	}
 	in.do(func() {
 		in.attempts++
+		if err = in.err; err != nil {
+			return
+		}
 		if f.Epoch != in.epoch {
 			err = engine.ErrFenced
 			return

@@ -133,17 +133,42 @@ func TestGuarantee2_OneOfEachDedupKey(t *testing.T) {
 	end()
 	a.settled()
 	before := a.account.Count()
-	for _, route := range []string{"pack", "pack-start", "ticks", "family", "probe"} {
-		a.eventually("a rewind of "+route, func(ctx context.Context) error {
-			_, err := a.ask(ctx, "routes-rewind", map[string]any{"name": route, "to_seq": 1})
-			return err
-		})
+	for route, stream := range map[string]string{"pack": stories.Stream, "pack-start": stories.Stream, "family": stories.Stream, "probe": stories.Stream, "ticks": stories.OrderedStream} {
+		a.rewind(route, stream)
 	}
 	a.settled()
 	after := a.account.Count()
 	if before.Records != after.Records || before.Instances != after.Instances || before.Outcomes != after.Outcomes {
 		t.Errorf("before all was read again %+v, after it %+v", before, after)
 	}
+}
+
+// rewind a route to the beginning of its stream, and wait until it has read all of it again, with a consumer that has begun anew.
+func (a *arena) rewind(route, stream string) {
+	a.Helper()
+	info := func(ctx context.Context) (*jetstream.ConsumerInfo, error) {
+		c, err := a.js.Consumer(ctx, stream, "pointsman-"+route)
+		if err != nil {
+			return nil, err
+		}
+		return c.CachedInfo(), nil
+	}
+	before, err := info(a.ctx)
+	a.must(err)
+	a.eventually("a rewind of "+route, func(ctx context.Context) error {
+		_, err := a.ask(ctx, "routes-rewind", map[string]any{"name": route, "to_seq": 1})
+		return err
+	})
+	a.eventually(route+" reads its stream again", func(ctx context.Context) error {
+		now, err := info(ctx)
+		if err != nil {
+			return err
+		}
+		if now.Created.Equal(before.Created) || now.NumPending+uint64(now.NumAckPending) > 0 || now.Delivered.Consumer == 0 {
+			return fmt.Errorf("made %s, then %s; %d pending, %d to ack", before.Created, now.Created, now.NumPending, now.NumAckPending)
+		}
+		return nil
+	})
 }
 
 // ask makes a request of the NATS API.
