@@ -92,25 +92,39 @@ func (ls *links) put(ctx context.Context, l link, s setting) (addr string, err e
 	if err != nil {
 		return "", err
 	}
+	text, err := ls.ask(ctx, http.MethodPut, "/links/"+l.name(), body)
+	if err != nil {
+		return "", fmt.Errorf("link %s: %w", l.name(), err)
+	}
+	var answer struct{ Addr string }
+	err = json.Unmarshal(text, &answer)
+	return answer.Addr, err
+}
+
+// answer is nil when the program does. That its port can be reached is not enough: Docker listens there before.
+func (ls *links) answer(ctx context.Context) error {
+	_, err := ls.ask(ctx, http.MethodGet, "/", nil)
+	return err
+}
+
+func (ls *links) ask(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPut, ls.control+"/links/"+l.name(), bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, ls.control+path, bytes.NewReader(body))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	req.Close = true // no connection is left when the test ends
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", fmt.Errorf("link %s: %w", l.name(), err)
+		return nil, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if resp.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(resp.Body)
-		return "", fmt.Errorf("link %s: %s: %s", l.name(), resp.Status, bytes.TrimSpace(text))
+	text, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
 	}
-	var answer struct{ Addr string }
-	err = json.NewDecoder(resp.Body).Decode(&answer)
-	return answer.Addr, err
+	return text, err
 }
 
 // between are the links from one member to another, and back.

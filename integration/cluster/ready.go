@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -55,14 +54,6 @@ func (c *Cluster) answers(ctx context.Context, m *Member) error {
 	}
 	_, err := c.health(ctx, m)
 	return err
-}
-
-func dial(ctx context.Context, addr string) error {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return err
-	}
-	return conn.Close()
 }
 
 // directURL leads the test to one Postgres or pooler.

@@ -137,7 +137,7 @@ func (c *Cluster) layLinks(ctx context.Context, proxy *Member) error {
 		return err
 	}
 	c.links = newLinks("http://" + control)
-	if err := c.poll(ctx, proxy, func(ctx context.Context) error { return dial(ctx, control) }); err != nil {
+	if err := c.poll(ctx, proxy, c.links.answer); err != nil {
 		return err
 	}
 	for i, l := range c.wanted() {

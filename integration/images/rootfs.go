@@ -23,10 +23,13 @@ type rootfs map[string]string
 // program adds one, at the path that it has here.
 func (r rootfs) program(path string) { r[path] = path }
 
-// tree adds what is below a directory; there is none, it adds nothing.
+// tree adds the files below a directory; where there is none, it adds nothing.
 func (r rootfs) tree(dir string) {
-	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
-		if err == nil && !e.IsDir() && !strings.Contains(path, "/man/") {
+	_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || strings.Contains(path, "/man/") {
+			return nil
+		}
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 			r[path] = path
 		}
 		return nil

@@ -24,7 +24,7 @@ func main() {
 	}
 }
 
-// serve takes links on PUT /links/{name}: a new one, or another state of one that is there. The answer is where the link listens.
+// serve takes links on PUT /links/{name}: a new one, or another state of one that is there. The answer is where the link listens. GET / says that it serves.
 func serve(api string) error {
 	listener, err := net.Listen("tcp", api)
 	if err != nil {
@@ -33,6 +33,7 @@ func serve(api string) error {
 	fmt.Println("listening", listener.Addr())
 	all := &table{links: map[string]*link{}}
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("PUT /links/{name}", func(w http.ResponseWriter, r *http.Request) {
 		var want setting
 		if err := json.NewDecoder(r.Body).Decode(&want); err != nil {
