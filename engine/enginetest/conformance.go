@@ -31,6 +31,7 @@ func conformance(t *testing.T, host Host, pooler *pgtest.Bouncer) {
 		"Exhausted":           exhausted,
 		"Await":               await,
 		"Consume":             consume,
+		"Updates":             updates,
 		"Timeout":             timeout,
 		"TimeoutPart":         timeoutWithPart,
 		"Keys":                keys,

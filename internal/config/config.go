@@ -132,8 +132,8 @@ type Quotas struct{ MaxActiveTriggers int }
 
 // Webhooks that are sent.
 type Webhooks struct {
-	Secret       string
-	AllowPrivate bool // addresses of private networks
+	Secrets      []string // each signs; none: nothing is signed
+	AllowPrivate bool     // addresses of private networks
 	Timeout      time.Duration
 }
 
@@ -195,6 +195,8 @@ type RouteStart struct {
 	State   *expr.Template
 	Queue   string         // "": the machine's
 	ReplyTo *expr.Template // nil: nobody
+
+	NotifyURL *expr.Template // nil: nobody
 
 	PartitionKey *expr.Template // nil: none
 	UniqueKey    *expr.Template // nil: none

@@ -3,6 +3,7 @@ package config
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pointsman/pointsman/internal/ident"
@@ -226,12 +227,16 @@ func (t *Retention) read(o *object) {
 	o.duration("instances", &t.Instances, shortest, longest)
 	o.duration("triggers", &t.Triggers, 0, longest)
 	o.duration("dedup", &t.Dedup, shortest, longest)
-	o.duration("webhooks", &t.Webhooks, 0, longest)
+	o.duration("webhooks", &t.Webhooks, shortest, longest)
 	o.close()
 }
 
 func (w *Webhooks) read(o *object) {
-	o.text("secret", &w.Secret)
+	for _, i := range o.oneOrMore("secret") {
+		if text, ok := o.r.text(i.node, i.path, "a secret"); ok { // several in one value too, as from a variable of the environment
+			w.Secrets = append(w.Secrets, strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })...)
+		}
+	}
 	o.flag("allow_private", &w.AllowPrivate)
 	o.duration("timeout", &w.Timeout, shortest, time.Hour)
 	o.close()

@@ -35,6 +35,11 @@ const (
 	VerbRoutesPause  = "routes-pause"
 	VerbRoutesResume = "routes-resume"
 	VerbRoutesRewind = "routes-rewind"
+
+	VerbWebhooks      = "webhooks"
+	VerbWebhook       = "webhook"
+	VerbWebhookRetry  = "webhook-retry"
+	VerbWebhooksRetry = "webhooks-retry"
 )
 
 // operation answers a request of a project.
@@ -78,6 +83,11 @@ func operations(a *api.API) map[string]operation {
 		VerbRoutesPause:  of(anyProject(a.PauseRoute)),
 		VerbRoutesResume: of(anyProject(a.ResumeRoute)),
 		VerbRoutesRewind: of(anyProject(a.RewindRoute)),
+
+		VerbWebhooks:      of(a.Webhooks),
+		VerbWebhook:       of(a.Webhook),
+		VerbWebhookRetry:  of(a.RetryWebhook),
+		VerbWebhooksRetry: of(a.RetryWebhooks),
 	}
 }
 
