@@ -3,6 +3,7 @@ package guarantees
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/integration/cluster"
 	"github.com/pointsman/pointsman/integration/oracle"
 	"github.com/pointsman/pointsman/integration/stories"
@@ -191,7 +193,7 @@ func (a *arena) ask(ctx context.Context, verb string, request any) (json.RawMess
 // and a wake: workers that die or stand still, a database that crashes, pokes that are lost with their NATS server.
 func TestGuarantee3_NoParkedInstanceSleepsOnItsSignal(t *testing.T) {
 	t.Parallel()
-	a := newArena(t, cluster.Config{Bridges: 2, Workers: 2}, "pack", "ticks", "family", "deadline")
+	a := newArena(t, cluster.Config{Bridges: 2, Workers: 2}, "pack", "ticks", "family", "brood", "deadline")
 	end := a.begin()
 	a.played(10)
 	a.during(a.Kill(a.ctx, a.Workers()[0]))(func() { a.played(5) })
@@ -209,7 +211,7 @@ func TestGuarantee3_NoParkedInstanceSleepsOnItsSignal(t *testing.T) {
 // die, and come back to commit. The chains of records tell a commit that should not count, and one of which a part is missing.
 func TestGuarantee4_StateSignalsAndEffectsCommitTogether(t *testing.T) {
 	t.Parallel()
-	a := newArena(t, cluster.Config{Bridges: 1, Workers: 2}, "slow", "ticks", "family", "lanes")
+	a := newArena(t, cluster.Config{Bridges: 1, Workers: 2}, "slow", "ticks", "family", "brood", "lanes")
 	end := a.begin()
 	a.played(10)
 	pastTheLease := a.while(4 * time.Second)
@@ -335,11 +337,42 @@ func TestGuarantee8_ReadsAndRefusalsChangeNothing(t *testing.T) {
 			t.Errorf("%s %v is not refused: %s", refused.verb, refused.what, answer)
 		}
 	}
+	a.refuseUpdates()
 	after := a.tables()
 	for _, table := range slices.Sorted(maps.Keys(before)) {
 		if before[table] != after[table] {
 			t.Errorf("%s has changed: it had %s, and has %s", table, before[table], after[table])
 		}
+	}
+}
+
+// refuseUpdates of an instance: by its validator, which fails once as well, and of one that is nobody's or has ended.
+func (a *arena) refuseUpdates() {
+	a.Helper()
+	pool, err := engine.Connect(a.ctx, a.DatabaseURL(), 4, false)
+	a.must(err)
+	defer pool.Close()
+	client, err := engine.NewClient(pool, engine.Config{})
+	a.must(err)
+	a.must(client.Validate("pack", "change", func(_ context.Context, arg json.RawMessage) error {
+		if string(arg) == "true" {
+			return engine.Refuse("not today")
+		}
+		return errors.New("the validator is ill")
+	}))
+	result, err := client.Update(a.ctx, engine.ByKey("", "pack-w1"), engine.UpdateRequest{Name: "change", Arg: json.RawMessage("true")})
+	if err != nil || result.Accepted || result.Reason != "not today" {
+		a.Errorf("an update that is to be refused: %+v, %v", result, err)
+	}
+	var failed *engine.ValidatorError
+	if _, err := client.Update(a.ctx, engine.ByKey("", "pack-w1"), engine.UpdateRequest{Name: "change"}); !errors.As(err, &failed) {
+		a.Errorf("an update whose validator fails: %v", err)
+	}
+	if _, err := client.Update(a.ctx, engine.ByKey("", "nobody"), engine.UpdateRequest{Name: "change"}); !errors.Is(err, engine.ErrNotFound) {
+		a.Errorf("an update of nobody: %v", err)
+	}
+	if _, err := client.Update(a.ctx, engine.ByKey("", "pack-1"), engine.UpdateRequest{Name: "change"}); !errors.Is(err, engine.ErrNoTarget) {
+		a.Errorf("an update of one that has ended: %v", err)
 	}
 }
 

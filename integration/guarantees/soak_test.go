@@ -9,7 +9,7 @@ import (
 )
 
 // all are the stories of a nemesis.
-var all = []string{"pack", "ticks", "deadline", "family", "lanes", "solo", "garbage", "slow", "probe"}
+var all = []string{"pack", "ticks", "deadline", "family", "brood", "lanes", "solo", "garbage", "slow", "probe"}
 
 // TestNemesis plays all stories under one fault after another, chosen by a seed that is printed: with it the same faults come again.
 func TestNemesis(t *testing.T) {

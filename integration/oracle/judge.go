@@ -151,6 +151,7 @@ func (v *verdict) checkOnce(e *Event) {
 func (v *verdict) checkFate(e *Event) {
 	n, dead := v.happened(e), v.dead[e.ID]
 	switch {
+	case e.Unkeyed && n > 0 && len(v.stored[e.ID]) > n: // the others are messages of their own, which may come too late
 	case n > 0 && len(dead) > 0:
 		v.say(Unexpected, "%s counted, and is a dead letter as well: %s", e.ID, dead[0].Reason)
 	case (e.Want == Consumed || e.Want == Starts) && len(dead) > 0:

@@ -51,7 +51,7 @@ func stepWith[S any, P interface {
 			Ends: m.ends, Lane: v.Instance.PartitionKey, Unique: v.Instance.UniqueKey, Worker: os.Getpid(), Began: began.UnixNano(),
 		}
 		for _, s := range m.consumed(v.Awaited, v.Inbox) {
-			r.Consumed = append(r.Consumed, oracle.Seen{ID: s.ID, Name: s.Name, Event: eventIn(s.Payload)})
+			r.Consumed = append(r.Consumed, seen(s))
 		}
 		if len(v.Inbox) > 0 {
 			r.Handed = v.Inbox[len(v.Inbox)-1].ID
@@ -70,6 +70,18 @@ func stepWith[S any, P interface {
 		r.Stopped = time.Now().UnixNano()
 		return o.Publish(records+v.Instance.Machine, r, nil), nil
 	}
+}
+
+// seen is what the oracle knows of a signal: its event, which for the end of a child is told by the child's key.
+func seen(s engine.Signal) oracle.Seen {
+	if s.Kind == engine.KindChild {
+		var end engine.ChildEnd
+		if err := s.Decode(&end); err != nil {
+			return oracle.Seen{ID: s.ID, Name: nameOfEnd, Event: err.Error()}
+		}
+		return oracle.Seen{ID: s.ID, Name: nameOfEnd, Event: endOf(end.CorrelationKey)}
+	}
+	return oracle.Seen{ID: s.ID, Name: s.Name, Event: eventIn(s.Payload)}
 }
 
 // move is what a step of a story wants to happen.

@@ -42,7 +42,7 @@ func (r *Rest) Settle(ctx context.Context) ([]oracle.Violation, error) {
 			busy, since = state.busy, time.Now()
 		}
 		violations := r.Account.Judge(state.parked)
-		lasting := slices.ContainsFunc(violations, func(v oracle.Violation) bool { return !v.Passing() })
+		lasting := state.read && slices.ContainsFunc(violations, func(v oracle.Violation) bool { return !v.Passing() })
 		switch {
 		case ctx.Err() != nil && len(violations) == 0:
 			return nil, fmt.Errorf("not at rest: %s", busy)
@@ -62,15 +62,17 @@ func (r *Rest) Settle(ctx context.Context) ([]oracle.Violation, error) {
 type state struct {
 	parked []oracle.Parked
 	busy   string // what is still to come; "": nothing
+	read   bool   // all that was published
 }
 
 func (r *Rest) look(ctx context.Context) (s state, err error) {
 	call, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var busy []string
-	if caught, err := r.Watch.CaughtUp(call); err != nil {
+	if s.read, err = r.Watch.CaughtUp(call); err != nil {
 		return s, err
-	} else if !caught {
+	}
+	if !s.read {
 		busy = append(busy, "not all that was published is read")
 	}
 	pending, err := r.pending(call)
