@@ -184,6 +184,7 @@ type memOutbox struct {
 	postponed map[int64]bool
 	dead      map[int64]string
 	delays    []time.Duration
+	holds     int
 	released  bool
 	err       error
 }
@@ -197,7 +198,7 @@ func newMemOutbox(rows ...engine.Publication) *memOutbox {
 }
 
 func (o *memOutbox) HoldShards(context.Context, string, time.Duration) (shards []int, err error) {
-	o.do(func() { shards, err = []int{0, 1}, o.err })
+	o.do(func() { shards, err, o.holds = []int{0, 1}, o.err, o.holds+1 })
 	return shards, err
 }
 

@@ -97,7 +97,7 @@ func (r *report) String() string {
 			row(kind, r.faults[kind], 0, "", "")
 			continue
 		}
-		row(kind, r.faults[kind], len(rs), rs[len(rs)/2].Round(10*time.Millisecond), rs[len(rs)-1].Round(10*time.Millisecond))
+		row(kind, r.faults[kind], len(rs), rs[(len(rs)-1)/2].Round(10*time.Millisecond), rs[len(rs)-1].Round(10*time.Millisecond))
 	}
 	_ = w.Flush()
 	return b.String()
