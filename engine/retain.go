@@ -33,7 +33,7 @@ func (w *Worker) retainLoop(ctx context.Context) {
 			return err
 		})
 		if err == nil && wait == 0 {
-			for _, turn := range []func(context.Context) (bool, error){w.retire, w.note, w.forget} {
+			for _, turn := range []func(context.Context) (bool, error){w.retire, w.note, w.forget, w.forgetVerdicts} {
 				w.retain(ctx, turn)
 			}
 		}
@@ -93,4 +93,12 @@ func (w *Worker) forget(ctx context.Context) (more bool, err error) {
 		w.metrics.retired.WithLabelValues("ledger").Add(float64(n))
 	}
 	return more, err
+}
+
+func (w *Worker) forgetVerdicts(ctx context.Context) (more bool, err error) {
+	n, err := w.store.ForgetVerdicts(ctx)
+	if err == nil {
+		w.metrics.retired.WithLabelValues("verdicts").Add(float64(n))
+	}
+	return n == store.VerdictBatch, err
 }

@@ -36,6 +36,9 @@ func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work, mayGo
 		work.Step = m.start
 	}
 	v := visitOf(work)
+	v.setEvent = func(ctx context.Context, key string, value json.RawMessage) error {
+		return w.setEvent(ctx, work, key, value)
+	}
 	var o Outcome
 	var state json.RawMessage
 	label := ""

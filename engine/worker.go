@@ -115,7 +115,7 @@ type Worker struct {
 // lifetime of the parts of a running worker: work in hand outlives picking.
 type lifetime struct{ picking, working context.Context }
 
-// NewWorker checks the configuration; it starts nothing.
+// NewWorker checks the configuration, and registers the validators of its machines with the client; it starts nothing.
 func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -129,6 +129,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 		w.machines[m.known()] = m
 		w.known = append(w.known, m.known())
 	}
+	c.adopt(cfg.Machines)
 	slots := 0
 	for _, name := range slices.Sorted(maps.Keys(cfg.Queues)) {
 		if len(cfg.Machines) == 0 {
@@ -203,7 +204,7 @@ func (w *Worker) leftover(abandoned bool) error {
 func (w *Worker) register(ctx context.Context) error {
 	machines := make([]store.Machine, len(w.cfg.Machines))
 	for i, m := range w.cfg.Machines {
-		machines[i] = store.Machine{Name: m.name, Version: m.version, Start: m.start, Queue: m.queue}
+		machines[i] = store.Machine{Name: m.name, Version: m.version, Start: m.start, Queue: m.queue, Validators: w.validatorsOf(m)}
 	}
 	return w.retry(ctx, "register", func(ctx context.Context) error {
 		if err := w.store.Register(ctx, machines); err != nil {

@@ -89,6 +89,11 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"fates": x.fates, "vanished": x.vanished, "traces": x.traces, "note dropped": x.noteDropped, "forget dropped": x.forgetDropped,
 	}
 	for name, sql := range map[string]string{
+		"judged": x.judged, "keep verdict": x.keepVerdict, "forget verdicts": x.forgetVerdicts, "update taken": x.updateTaken, "set event": x.setEvent,
+	} {
+		statements[name] = sql
+	}
+	for name, sql := range map[string]string{
 		"commit that notifies": x.commitNotify, "add deliveries": x.addDeliveries, "claim deliveries": x.claimDeliveries, "next delivery": x.nextDelivery,
 		"record deliveries": x.recordDeliveries, "give up deliveries": x.giveUpDeliveries, "retire deliveries": x.retireDeliveries,
 		"list deliveries": x.listDeliveries, "delivery": x.deliveryByID, "retry deliveries": x.retryDeliveries,
@@ -142,5 +147,5 @@ var (
 	// small tables may be read whole.
 	small = map[string]bool{"machines": true, "workers": true, "relays": true, "outbox_shards": true, "departed_to": true}
 	// inOrder are read from their beginning, up to a limit.
-	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "webhook_deliveries_next": true}
+	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "verdicts_at": true, "webhook_deliveries_next": true}
 )

@@ -28,6 +28,7 @@ type texts struct {
 	apiKey, insertKey, revokeKey, listKeys, anyKey, listWorkers, listQueues, countLive, countEnded           string
 	standStill, age, readyLanes                                                                              string
 	wakeParents, tellParents, tellMissed, tellUnstarted, children, checkPath                                 string
+	judged, keepVerdict, forgetVerdicts, updateTaken, validated, setEvent                                    string
 
 	commitNotify                                         string
 	addDeliveries, claimDeliveries, nextDelivery         string
@@ -69,6 +70,7 @@ func newTexts(q func(string) string) texts {
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
 		wakeParents: q(wakeParentsText), tellParents: q(tellParentsText), tellMissed: q(tellMissedText), tellUnstarted: q(tellUnstartedText),
 		children: q(childrenText), checkPath: q(checkPathText),
+		judged: q(judgedText), keepVerdict: q(keepVerdictText), forgetVerdicts: q(forgetVerdictsText), updateTaken: q(updateTakenText), validated: q(validatedText), setEvent: q(setEventText),
 
 		commitNotify: q(commitOf(commitOutputs+notifyEnded, notifiedColumns)), addDeliveries: q(addDeliveriesText),
 		claimDeliveries: q(claimDeliveriesText), nextDelivery: q(nextDeliveryText),
