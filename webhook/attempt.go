@@ -76,7 +76,7 @@ func (s *Sender) attempt(work context.Context, d engine.ClaimedDelivery) answer 
 		return answer{err: errCutOff}
 	case errors.Is(err, ssrf.ErrProhibitedIP):
 		return answer{err: errPrivate}
-	case err != nil && context.Cause(ctx) == errTimeout:
+	case err != nil && errors.Is(context.Cause(ctx), errTimeout):
 		return answer{err: fmt.Errorf("no answer within %s", s.cfg.Timeout)}
 	case err != nil:
 		return answer{err: unwrapURL(err)}

@@ -34,8 +34,8 @@ func testWebhooks(b *bundle) {
 	b.ask(http.StatusOK, "POST", "/v1/webhook-deliveries/retry", fmt.Sprintf(`{"ids": [%q, %q]}`, d.ID, in.ID), &results)
 	equal(b, "results", fmt.Sprint(results.Results[0].Result, results.Results[1].Error.Code), "retriednot_found")
 	failed()
-	b.refused(api.CodeNotFound, "POST", "/v1/webhook-deliveries/"+in.ID+"/retry", "")
-	b.refused(api.CodeInvalid, "GET", "/v1/webhook-deliveries?status=lost", "")
-	b.refused(api.CodeInvalid, "GET", "/v1/webhook-deliveries/7", "")
-	b.refused(api.CodeInvalid, "POST", "/v1/instances", `{"machine": "teller", "notify_url": "ftp://h/"}`)
+	_ = b.refused(api.CodeNotFound, "POST", "/v1/webhook-deliveries/"+in.ID+"/retry", "")
+	_ = b.refused(api.CodeInvalid, "GET", "/v1/webhook-deliveries?status=lost", "")
+	_ = b.refused(api.CodeInvalid, "GET", "/v1/webhook-deliveries/7", "")
+	_ = b.refused(api.CodeInvalid, "POST", "/v1/instances", `{"machine": "teller", "notify_url": "ftp://h/"}`)
 }
