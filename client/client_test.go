@@ -207,6 +207,7 @@ func TestWatch(t *testing.T) {
 		break
 	}
 	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
 	_, c = newScript(t, says(200, event("1", "runnable")))
 	var last error
 	for _, err := range c.Watch(ctx, client.ByKey("a")) {

@@ -83,14 +83,12 @@ func (a *API) DropLetters(ctx context.Context, r LettersChoice) (Page[LetterResu
 	return a.eachLetter(ctx, r, func(letters []bridge.Letter) ([]LetterResult, error) {
 		results := make([]LetterResult, len(letters))
 		for i, l := range letters {
-			if results[i] = letterResult(l, bridge.FateDropped); r.DryRun {
-				continue
-			}
-			if err := a.Letters.Drop(ctx, l.Seq); err != nil {
-				return nil, err
-			}
+			results[i] = letterResult(l, bridge.FateDropped)
 		}
-		return results, nil
+		if r.DryRun {
+			return results, nil
+		}
+		return results, a.Dropper.Drop(ctx, letters)
 	})
 }
 

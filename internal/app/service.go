@@ -13,6 +13,7 @@ import (
 	"github.com/pointsman/pointsman/internal/httpapi"
 	"github.com/pointsman/pointsman/internal/natsapi"
 	"github.com/pointsman/pointsman/subjects"
+	"github.com/pointsman/pointsman/webhook"
 )
 
 // Mapper has the routes of a configuration, to see what they make of messages. It needs neither NATS nor a database.
@@ -48,6 +49,7 @@ func (p *parts) operations(cfg *config.Config, mapper *bridge.Mapper, b *bridge.
 	return api.New(api.Config{
 		Client: p.client, Mapper: mapper, Letters: letters, Project: cfg.Project,
 		Replayer: bridge.NewReplayer(letters, mapper, p.client),
+		Dropper:  bridge.NewDropper(letters, p.client, cfg.Retention.Dedup),
 		Tracer:   bridge.NewTracer(p.js, p.space, mapper, p.client, cfg.Retention.Dedup),
 		Operator: bridge.NewOperator(p.js, mapper, p.client, p.client, b.Trouble, log),
 	})
@@ -57,6 +59,7 @@ func (p *parts) operations(cfg *config.Config, mapper *bridge.Mapper, b *bridge.
 // have in hand, and the outbox waits for the next bridge.
 type bridgeAndAPI struct {
 	*bridge.Bridge
+	sender   *webhook.Sender
 	service  *natsapi.Service
 	web      *httpapi.Server
 	reloader *reloader
@@ -69,6 +72,7 @@ func (b *bridgeAndAPI) Run(ctx context.Context) error {
 	group.Go(func() error { return b.service.Run(ctx) })
 	group.Go(func() error { return b.web.Run(ctx) })
 	group.Go(func() error { b.reloader.run(ctx); return nil })
+	group.Go(func() error { return b.sender.Run(ctx) })
 	group.Go(func() error { return b.Bridge.Run(ctx) })
 	return group.Wait()
 }

@@ -84,6 +84,8 @@ func New(cfg Config) (*Server, error) {
 	s.streams()
 	s.operating()
 	s.stats()
+	s.updates()
+	s.webhooks()
 	s.finishDocument()
 	return s, s.serveDocument()
 }

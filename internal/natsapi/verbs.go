@@ -19,6 +19,7 @@ const (
 	VerbInbox       = "inbox"
 	VerbHistory     = "history"
 	VerbEvents      = "events"
+	VerbUpdate      = "update"
 	VerbCancel      = "cancel"
 	VerbRetry       = "retry"
 	VerbPause       = "pause"
@@ -36,9 +37,14 @@ const (
 	VerbRoutesResume = "routes-resume"
 	VerbRoutesRewind = "routes-rewind"
 
-	VerbStats   = "stats"
-	VerbWorkers = "workers"
-	VerbQueues  = "queues"
+	VerbStats         = "stats"
+	VerbWorkers       = "workers"
+	VerbQueues        = "queues"
+	VerbWebhooks      = "webhooks"
+	VerbWebhook       = "webhook"
+	VerbWebhookRetry  = "webhook-retry"
+	VerbWebhooksRetry = "webhooks-retry"
+	VerbChildren      = "children"
 )
 
 // operation answers a request of a project.
@@ -60,6 +66,17 @@ func operations(a *api.API) map[string]operation {
 				return nil, err
 			}
 			return a.Signal(ctx, project, r)
+		},
+		VerbUpdate: func(ctx context.Context, project string, h nats.Header, body []byte) (any, error) {
+			var r api.UpdateRequest
+			if err := api.Decode(body, &r); err != nil {
+				return nil, err
+			}
+			if r.IdempotencyKey == "" {
+				r.IdempotencyKey = h.Get(subjects.HeaderIdempotencyKey)
+			}
+			r.Traceparent = h.Get(subjects.HeaderTraceparent)
+			return a.Update(ctx, project, r)
 		},
 		VerbGet:         of(a.Get),
 		VerbList:        of(a.List),
@@ -83,9 +100,14 @@ func operations(a *api.API) map[string]operation {
 		VerbRoutesResume: of(anyProject(a.ResumeRoute)),
 		VerbRoutesRewind: of(anyProject(a.RewindRoute)),
 
-		VerbStats:   of(a.Stats),
-		VerbWorkers: of(anyProject(a.Workers)),
-		VerbQueues:  of(anyProject(a.Queues)),
+		VerbStats:         of(a.Stats),
+		VerbWorkers:       of(anyProject(a.Workers)),
+		VerbQueues:        of(anyProject(a.Queues)),
+		VerbWebhooks:      of(a.Webhooks),
+		VerbWebhook:       of(a.Webhook),
+		VerbWebhookRetry:  of(a.RetryWebhook),
+		VerbWebhooksRetry: of(a.RetryWebhooks),
+		VerbChildren:      of(a.Children),
 	}
 }
 
