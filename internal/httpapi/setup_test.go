@@ -124,12 +124,18 @@ func (b *bundle) ask(status int, method, path, body string, into any, headers ..
 }
 
 // refused wants an error with a code and the status of it.
-func (b *bundle) refused(code, method, path, body string, headers ...string) *api.Error {
+func (b *bundle) refused(code, method, path, body string, headers ...string) refusal {
 	b.Helper()
 	return b.call(method, path, body, headers...).refused(b, code)
 }
 
-func (a answer) refused(b *bundle, code string) *api.Error {
+// refusal is what the error of an answer says.
+type refusal struct {
+	Message string
+	Details map[string]any
+}
+
+func (a answer) refused(b *bundle, code string) refusal {
 	b.Helper()
 	var e api.ErrorBody
 	d := json.NewDecoder(strings.NewReader(string(a.body)))
@@ -140,7 +146,7 @@ func (a answer) refused(b *bundle, code string) *api.Error {
 	if e.Error.Code != code || a.StatusCode != api.Status(code) && a.StatusCode != http.StatusMethodNotAllowed {
 		b.Fatalf("%s %s: %s, want the code %s: %s", a.Request.Method, a.Request.URL, a.Status, code, a.body)
 	}
-	return e.Error
+	return refusal{e.Error.Message, e.Error.Details}
 }
 
 // start an order that waits.
