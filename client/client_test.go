@@ -203,7 +203,10 @@ func TestWatch(t *testing.T) {
 		}
 	}
 	_, c = newScript(t, says(200, event("1", "runnable")))
-	for range c.Watch(t.Context(), client.ByKey("a")) {
+	for _, err := range c.Watch(t.Context(), client.ByKey("a")) {
+		if err != nil {
+			t.Error(err)
+		}
 		break
 	}
 	ctx, cancel := context.WithCancel(t.Context())

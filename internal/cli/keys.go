@@ -81,7 +81,7 @@ it has its name as sent_by.`,
 				if f.json {
 					return writeJSON(c.OutOrStdout(), madeKey{secret, key})
 				}
-				fmt.Fprintf(c.ErrOrStderr(), "The key %s of the project %s, with the scope %s; it is not shown again:\n", key.Name, key.Project, key.Scope)
+				fmt.Fprintln(c.ErrOrStderr(), "The key", key.Name, "of the project", key.Project+", with the scope", key.Scope+"; it is not shown again:")
 				_, err = fmt.Fprintln(c.OutOrStdout(), secret)
 				return err
 			})

@@ -39,6 +39,7 @@ func (s *Server) instances() {
 		id: "getEvent", method: http.MethodGet, path: instancePath + "/events/{key}", tag: tag, scope: auth.Read,
 		summary: "Get one published value, bare", answers: []any{json.RawMessage{}},
 	}, a.Events)
+	add(s, operation{id: "listChildren", method: http.MethodGet, path: instancePath + "/children", tag: tag, scope: auth.Read, summary: "List the instances that it has started as its children"}, a.Children)
 
 	add(s, operation{
 		id: "cancelInstance", method: http.MethodDelete, path: instancePath, tag: tag, scope: auth.Admin,

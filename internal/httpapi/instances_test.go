@@ -82,7 +82,7 @@ func testRefusals(b *bundle) {
 func testArrays(b *bundle) {
 	b.start("array-0")
 	var out api.Results
-	b.ask(http.StatusOK, "POST", "/v1/instances", `[{"machine": "order", "correlation_key": "array-1"}, {"machine": "order", "correlation_key": "array-0"}, {"machine": ""}]`, &out)
+	b.ask(http.StatusOK, "POST", "/v1/instances", `[{"machine": "order", "correlation_key": "array-1", "state": {"amount": 1, "items": 1}}, {"machine": "order", "correlation_key": "array-0"}, {"machine": ""}]`, &out)
 	equal(b, "starts", fmt.Sprint(len(out.Results), out.Results[0].Result, out.Results[1].Error.Code, out.Results[2].Error.Code), "3startedconflictinvalid")
 	signals := `[{"correlation_key": "array-0", "name": "note", "payload": 1, "dedup_key": "a"}, {"correlation_key": "nobody", "name": "note"}, {"correlation_key": "array-1", "name": "note"}]`
 	b.ask(http.StatusOK, "POST", "/v1/signals", signals, &out)

@@ -23,6 +23,7 @@ func describe(version string) huma.Config {
 	registry := huma.NewMapRegistry(schemas, huma.DefaultSchemaNamer)
 	registry.RegisterTypeAlias(reflect.TypeFor[engine.Status](), reflect.TypeFor[status]())
 	registry.RegisterTypeAlias(reflect.TypeFor[api.HeaderValue](), reflect.TypeFor[headerValue]())
+	registry.RegisterTypeAlias(reflect.TypeFor[api.Updated](), reflect.TypeFor[verdict]())
 	cfg := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",

@@ -70,7 +70,7 @@ func planOf(t reflect.Type, o operation) plan {
 
 func fieldOf(f reflect.StructField, o operation) (field, bool) {
 	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	if slices.Contains(o.omit, name) || name == "-" {
+	if slices.Contains(o.omit, name) {
 		return field{}, false
 	}
 	if slices.Contains(pathNames(o.path), name) {
@@ -79,6 +79,9 @@ func fieldOf(f reflect.StructField, o operation) (field, bool) {
 	if tag, ok := f.Tag.Lookup("http"); ok {
 		in, as, _ := strings.Cut(tag, ",")
 		return field{f, as, place(in)}, true
+	}
+	if name == "-" {
+		return field{}, false
 	}
 	if o.method == http.MethodGet || o.method == http.MethodDelete {
 		return field{f, name, inQuery}, true

@@ -85,6 +85,8 @@ func New(cfg Config) (*Server, error) {
 	s.operating()
 	s.webhooks()
 	s.stats()
+	s.updates()
+	s.webhooks()
 	s.finishDocument()
 	return s, s.serveDocument()
 }

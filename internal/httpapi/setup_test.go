@@ -40,7 +40,7 @@ func TestServer(t *testing.T) {
 	for name, test := range map[string]func(*bundle){
 		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Keys": testKeys, "Text": testText, "Unknown": testUnknown, "Sizes": testSizes, "Wait": testWait,
 		"Conditional": testConditional, "Events": testEvents, "Operate": testOperate, "Pages": testPages, "Held": testHeld, "Shared": testShared, "DeadLetters": testDeadLetters,
-		"Stats": testStats, "Headers": testHeaders, "Browsers": testBrowsers, "Stream": testStream,
+		"Stats": testStats, "Headers": testHeaders, "Browsers": testBrowsers, "Stream": testStream, "Readme": testReadme, "Updates": testUpdates, "ChildrenAndWebhooks": testChildrenAndWebhooks,
 		"Webhooks": testWebhooks,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -125,12 +125,18 @@ func (b *bundle) ask(status int, method, path, body string, into any, headers ..
 }
 
 // refused wants an error with a code and the status of it.
-func (b *bundle) refused(code, method, path, body string, headers ...string) *api.Error {
+func (b *bundle) refused(code, method, path, body string, headers ...string) refusal {
 	b.Helper()
 	return b.call(method, path, body, headers...).refused(b, code)
 }
 
-func (a answer) refused(b *bundle, code string) *api.Error {
+// refusal is what the error of an answer says.
+type refusal struct {
+	Message string
+	Details map[string]any
+}
+
+func (a answer) refused(b *bundle, code string) refusal {
 	b.Helper()
 	var e api.ErrorBody
 	d := json.NewDecoder(strings.NewReader(string(a.body)))
@@ -141,7 +147,7 @@ func (a answer) refused(b *bundle, code string) *api.Error {
 	if e.Error.Code != code || a.StatusCode != api.Status(code) && a.StatusCode != http.StatusMethodNotAllowed {
 		b.Fatalf("%s %s: %s, want the code %s: %s", a.Request.Method, a.Request.URL, a.Status, code, a.body)
 	}
-	return e.Error
+	return refusal{e.Error.Message, e.Error.Details}
 }
 
 // start an order that waits.

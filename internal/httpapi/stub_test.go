@@ -47,7 +47,7 @@ func newStub(t testing.TB) *stub {
 	}
 	letters := bridge.NewLetters(js, space)
 	operations, err := api.New(api.Config{
-		Client: client, Mapper: mapper, Letters: letters, Replayer: bridge.NewReplayer(letters, mapper, client),
+		Client: client, Mapper: mapper, Letters: letters, Replayer: bridge.NewReplayer(letters, mapper, client), Dropper: bridge.NewDropper(letters, client, time.Hour),
 		Tracer: bridge.NewTracer(js, space, mapper, client, time.Hour), Operator: bridge.NewOperator(js, mapper, client, client, nil, slog.New(slog.DiscardHandler)),
 	})
 	if err != nil {
