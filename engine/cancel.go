@@ -32,7 +32,7 @@ func (c *Client) Cancel(ctx context.Context, ref Ref, reason string, opts ...Can
 	if err != nil {
 		return in, err
 	}
-	c.Wake(append(woken, OutboxQueue)...)
+	c.Wake(append(woken, OutboxQueue, WebhooksQueue)...)
 	c.tell(noticeEnded, []uuid.UUID{in.ID})
 	if options.children {
 		err = c.cancelChildren(ctx, in.ID, reason)
@@ -102,7 +102,7 @@ func (c *Client) cancelLive(ctx context.Context, parents []uuid.UUID, reason str
 			if err != nil {
 				return err
 			}
-			c.Wake(append(canceled.Woken, OutboxQueue)...)
+			c.Wake(append(canceled.Woken, OutboxQueue, WebhooksQueue)...)
 			c.tell(noticeEnded, canceled.IDs)
 		}
 	}

@@ -78,7 +78,7 @@ func outcomeOf(r enginetest.Reply, step string) engine.Outcome {
 	case "replay":
 		return engine.Replay(time.Duration(r.DelayMS) * time.Millisecond)
 	case "await":
-		o := engine.Await(r.Step, r.Signals...)
+		o := engine.Await(r.Step, r.Signals...).OrUpdate(r.Updates...)
 		if r.TimeoutMS > 0 {
 			o = o.Within(time.Duration(r.TimeoutMS) * time.Millisecond)
 		}

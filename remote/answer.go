@@ -11,7 +11,6 @@ import (
 
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/ident"
-	"github.com/pointsman/pointsman/subjects"
 )
 
 // maxAnswer is the most bytes of an answer; NATS itself is not meant for more.
@@ -20,8 +19,8 @@ const maxAnswer = 8 << 20
 // outcome is what an answer says. The state of the visit changes only where all of the answer is good.
 func (s *service) outcome(msg *nats.Msg, v *engine.Visit[json.RawMessage]) (engine.Outcome, error) {
 	subject := s.space.Step(s.machine, v.Instance.Step)
-	if text := msg.Header.Get(subjects.HeaderServiceError); text != "" || msg.Header.Get(subjects.HeaderServiceErrorCode) != "" {
-		return engine.Outcome{}, fmt.Errorf("service error %s from %s: %s", msg.Header.Get(subjects.HeaderServiceErrorCode), subject, text)
+	if err := serviceError(subject, msg); err != nil {
+		return engine.Outcome{}, err
 	}
 	if err := ident.JSON("the answer", msg.Data, maxAnswer); err != nil {
 		return engine.Outcome{}, bad(subject, err)
@@ -98,16 +97,13 @@ func (a *object) outcome(kind, step string) engine.Outcome {
 }
 
 func (a *object) await(step string) engine.Outcome {
-	a.refuse("updates", "event")
-	names := a.texts("signals")
-	for i, name := range names {
-		a.check(ident.Name(fmt.Sprintf("signals[%d]", i), name))
-	}
+	a.refuse("event")
+	signals, updates := a.awaited("signals"), a.awaited("updates")
 	within := a.millis("timeout_ms", 1)
-	if len(names) == 0 && within == 0 && !a.has("children") {
-		a.fail("signals", "is missing: an await wants signals, children or timeout_ms, or several of them")
+	if len(signals)+len(updates) == 0 && within == 0 && !a.has("children") {
+		a.fail("signals", "is missing: an await wants signals, updates, children or timeout_ms, or several of these")
 	}
-	o := a.conditions(engine.Await(a.step(step), names...), names)
+	o := a.conditions(engine.Await(a.step(step), signals...).OrUpdate(updates...), signals)
 	if within > 0 {
 		o = o.Within(within)
 	}
@@ -166,6 +162,15 @@ func (a *object) count(name string, most int, one ...string) (n int, all bool) {
 		return 0, true
 	}
 	return 1, false
+}
+
+// awaited is a list of the names that an await is for.
+func (a *object) awaited(field string) []string {
+	names := a.texts(field)
+	for i, name := range names {
+		a.check(ident.Name(fmt.Sprintf("%s[%d]", field, i), name))
+	}
+	return names
 }
 
 func (a *object) step(same string) string {

@@ -36,6 +36,7 @@ func conformance(t *testing.T, host Host, pooler *pgtest.Bouncer) {
 		"AwaitWhere":          awaitWhere,
 		"Children":            children,
 		"ChildrenOne":         childrenOne,
+		"Updates":             updates,
 		"Timeout":             timeout,
 		"TimeoutPart":         timeoutWithPart,
 		"Keys":                keys,

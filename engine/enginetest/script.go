@@ -62,6 +62,7 @@ type Reply struct {
 	State     json.RawMessage `json:"state,omitempty"`
 	DelayMS   int             `json:"delay_ms,omitempty"`
 	Signals   []string        `json:"signals,omitempty"`
+	Updates   []string        `json:"updates,omitempty"`
 	TimeoutMS int             `json:"timeout_ms,omitempty"`
 	Consume   bool            `json:"consume,omitempty"`
 

@@ -34,6 +34,19 @@ type tests struct{ m *testing.M }
 
 func (t tests) Run() int { return pgtest.Run(t.m) }
 
+// expense is a machine whose updates are validated by the configuration. Nobody answers its steps.
+const expense = `
+machines:
+  - name: expense
+    start: begin
+    retry: {initial: 1h, max: 1h}
+    updates:
+      - name: decision
+        schema: {type: object, required: [amount], properties: {amount: {type: number}}}
+        when: payload.amount <= 100
+        reason: more than 100 need the board
+`
+
 // TestScripts runs the scripts of testdata/script against one bridge and one worker with the orders example. Each script has orders of
 // its own, whose numbers begin with its name.
 //
@@ -48,7 +61,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stack := apptest.Start(t, string(orders.Config), map[string][]string{"ORDERS": {"orders.>"}, "PAYMENTS": {"payments.>"}}, machine, family(t))
+	stack := apptest.Start(t, string(orders.Config)+expense, map[string][]string{"ORDERS": {"orders.>"}, "PAYMENTS": {"payments.>"}}, machine, family(t))
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"), UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {

@@ -31,6 +31,8 @@ func scenarios() (all []scenario) {
 	all = append(all, rewinds()...)
 	all = append(all, joining()...)
 	all = append(all, conditions()...)
+	all = append(all, updateScenarios()...)
+	all = append(all, webhooks()...)
 	return all
 }
 
