@@ -27,11 +27,11 @@ func passes(where string) string {
 // handed to the step that parked; it returns their queues. It has to be a later statement than the one that locked them, for its
 // snapshot, and inside [Store.InScopes], for their unique keys.
 func (s *Store) Recheck(ctx context.Context, instances []uuid.UUID) (woken map[uuid.UUID]string, err error) {
-	return s.wakeParked(ctx, "recheck", s.text.recheck, instances, nil)
+	return s.wakeParked(ctx, "recheck", s.text.recheck, instances)
 }
 
-// wakeParked runs a statement that wakes. starting are those of them that this transaction will start children of yet.
-func (s *Store) wakeParked(ctx context.Context, name, sql string, instances, starting []uuid.UUID) (woken map[uuid.UUID]string, err error) {
+// wakeParked runs a statement that wakes.
+func (s *Store) wakeParked(ctx context.Context, name, sql string, instances []uuid.UUID) (woken map[uuid.UUID]string, err error) {
 	woken = map[uuid.UUID]string{}
 	err = s.each(ctx, name, sql, func(r pgx.Rows) error {
 		var id uuid.UUID
@@ -43,7 +43,7 @@ func (s *Store) wakeParked(ctx context.Context, name, sql string, instances, sta
 			s.moved = append(s.moved, id)
 		}
 		return err
-	}, instances, append([]uuid.UUID{}, starting...))
+	}, instances, append([]uuid.UUID{}, s.starting...))
 	return woken, err
 }
 

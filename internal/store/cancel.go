@@ -39,7 +39,7 @@ func (s *Store) Cancel(ctx context.Context, instances []uuid.UUID, reason string
 			return err
 		}
 		tx.moved = append(tx.moved, instances...)
-		return tx.wakeParents(ctx, waiting, nil, func(queue string) { c.Woken = append(c.Woken, queue) })
+		return tx.wakeParents(ctx, waiting, func(queue string) { c.Woken = append(c.Woken, queue) })
 	})
 	return c, err
 }

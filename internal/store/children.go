@@ -33,13 +33,12 @@ func (s *Store) tellParents(ctx context.Context, ended []uuid.UUID) (waiting []u
 	return waiting, err
 }
 
-// wakeParents wakes those that have waited for what they were told. It is a later statement than tellParents, for its snapshot. starting
-// are those of them that this transaction will start children of yet.
-func (s *Store) wakeParents(ctx context.Context, waiting, starting []uuid.UUID, wake func(queue string)) error {
+// wakeParents wakes those that have waited for what they were told. It is a later statement than tellParents, for its snapshot.
+func (s *Store) wakeParents(ctx context.Context, waiting []uuid.UUID, wake func(queue string)) error {
 	if len(waiting) == 0 {
 		return nil
 	}
-	woken, err := s.wakeParked(ctx, "wake parents", s.text.wakeParents, waiting, starting)
+	woken, err := s.wakeParked(ctx, "wake parents", s.text.wakeParents, waiting)
 	for _, queue := range woken {
 		wake(queue)
 	}

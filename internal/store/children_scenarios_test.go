@@ -73,6 +73,8 @@ func joining() []scenario {
 	}
 	awake := `select id from pointsman.instances where id = '` + u(1).String() + `' and live and parked`
 	asleep := `select id from pointsman.instances where id = '` + u(1).String() + `' and not parked`
+	toItself := withChildren(both("child/all children"), fresh(3, "k3"))
+	toItself.Signals = []Signal{signal(key(1), "a", "e1")}
 	unstarted := withChildren(joins(1, 90, "child/all children"), fresh(3, key(2)))
 	return []scenario{
 		{"child: end / end, all", two, together(committing(endsFor(2, 90, 1)), committing(endsFor(3, 91, 1))), awake + " union all " + toldOnce(2, 3)},
@@ -99,6 +101,7 @@ func joining() []scenario {
 		{"child: retry / end of the other, all", parent + ended(2, "failed", "") + leased(90, valid, 3) + childOf(1, 2, 3), together(retrying(2), committing(endsFor(3, 90, 1))), toldOnce(3)},
 		{"child: parks with a start / end of another", leased(90, valid, 1) + leased(91, valid, 2) + childOf(1, 2), together(committing(withChildren(joins(1, 90, "child/all children"), fresh(3, "k3"))), committing(endsFor(2, 91, 1))), asleep + " union all " + toldOnce(2)},
 		{"child: parks with a start / end of that", leased(90, valid, 1), together(committing(withChildren(joins(1, 90, "child/all children"), fresh(3, "k3"))), workingTo(3)), toldOnce(3)},
+		{"child: parks with a start, and signals itself / deliver", leased(90, valid, 1), together(committing(toItself), delivering(signal(key(1), "x", "d1"))), asleep},
 		{"child: parks with a start that is taken / end of the holder", leased(90, valid, 1) + leased(91, valid, 2), together(committing(unstarted), committing(of(2, 91, OutcomeDone))), ""},
 		{"child: parks with a start that is taken", leased(90, valid, 1) + leased(91, valid, 2), together(committing(unstarted)), awake},
 		{"child: parks for names and children / deliver / end", leased(90, valid, 1) + leased(91, valid, 2) + childOf(1, 2), together(committing(both("child/all children")), delivering(signal(key(1), "a", "d1")), committing(endsFor(2, 91, 1))), awake + " union all " + toldOnce(2)},

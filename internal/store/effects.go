@@ -62,6 +62,7 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 		if err != nil {
 			return err
 		}
+		tx.starting = a.starting
 		all := collect(os, settled)
 		for _, e := range all {
 			if err := tx.send(ctx, e, settled); err != nil {
@@ -73,7 +74,7 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 				return err
 			}
 		}
-		if err := tx.wakeParents(ctx, waiting, a.starting, settled.wake); err != nil {
+		if err := tx.wakeParents(ctx, waiting, settled.wake); err != nil {
 			return err
 		}
 		for i := range os {
@@ -81,6 +82,7 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 				tx.moved = append(tx.moved, os[i].ID)
 			}
 		}
+		tx.starting = nil // from here on they are there, those of each project when it begins
 		for _, e := range all {
 			if err := tx.begin(ctx, e, settled); err != nil {
 				return err

@@ -43,6 +43,8 @@ type Store struct {
 	patience *statement
 	// moved are the instances that this transaction has brought into the scope of their unique key, or out of it.
 	moved []uuid.UUID
+	// starting are the instances that this transaction will start children of yet: whoever asks whether they have live ones is told so.
+	starting []uuid.UUID
 }
 
 // shared is what all stores that were made of one share.
