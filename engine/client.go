@@ -26,6 +26,11 @@ type Config struct {
 	WaitPoll time.Duration         // how long a wait goes without a look where no notice comes, growing to five times that; zero: 1s
 	Logger   *slog.Logger          // zero: slog.Default
 	Metrics  prometheus.Registerer // zero: none
+
+	// AskValidator makes a validator that asks the program which has one, for updates that are validated elsewhere; nil: such updates fail.
+	// Package remote has one over NATS.
+	AskValidator    func(machine, update string) Validator
+	ValidateTimeout time.Duration // how long a validator may take; zero: 10s
 }
 
 // Waker carries best-effort pokes ("work may be waiting in this queue") and notices ("these instances have changed") between processes.
@@ -41,7 +46,7 @@ type Waker interface {
 	Hear(topic string, heard func(ids []uuid.UUID)) (stop func(), err error)
 }
 
-// Client starts, signals, reads, cancels, retries, pauses and resumes instances. It is safe for concurrent use.
+// Client starts, signals, updates, reads, cancels, retries, pauses and resumes instances. It is safe for concurrent use.
 type Client struct {
 	store   *store.Store
 	publish []string
@@ -49,6 +54,10 @@ type Client struct {
 	log     *slog.Logger
 	metrics *metrics
 	waits   *waits
+
+	validators      validators
+	askValidator    func(machine, update string) Validator
+	validateTimeout time.Duration
 
 	mu    sync.Mutex
 	pokes map[*Worker]struct{} // of this process
@@ -83,7 +92,8 @@ func NewClient(db *pgxpool.Pool, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{store: st, publish: []string{string(StatusDone), string(StatusFailed), string(StatusCanceled)}, waker: cfg.Waker, log: cfg.Logger, pokes: map[*Worker]struct{}{}}
+	c := &Client{store: st, publish: []string{string(StatusDone), string(StatusFailed), string(StatusCanceled)}, waker: cfg.Waker, log: cfg.Logger, pokes: map[*Worker]struct{}{},
+		validators: validators{all: map[validated]Validator{}}, askValidator: cfg.AskValidator, validateTimeout: cmp.Or(cfg.ValidateTimeout, defaultValidateTimeout)}
 	if cfg.Outcomes != nil {
 		c.publish = []string{}
 		for _, s := range cfg.Outcomes {
@@ -98,6 +108,9 @@ func NewClient(db *pgxpool.Pool, cfg Config) (*Client, error) {
 	}
 	if cfg.WaitPoll < 0 {
 		return nil, fmt.Errorf("wait poll %s: is below 0", cfg.WaitPoll)
+	}
+	if cfg.ValidateTimeout < 0 {
+		return nil, fmt.Errorf("validate timeout %s: is below 0", cfg.ValidateTimeout)
 	}
 	c.waits = newWaits(st, cfg.Waker, cmp.Or(cfg.WaitPoll, time.Second), c.log)
 	c.metrics, err = newMetrics(cfg.Metrics, st.Unguarded, c.waits.size)
@@ -168,43 +181,12 @@ func snapshot(in store.Instance) Instance {
 		ID: in.ID, Project: in.Project, Machine: in.Machine, Version: in.Version, Status: Status(in.Status), Step: in.Step, Attempt: in.Attempt,
 		CorrelationKey: in.CorrelationKey, Queue: in.Queue, Priority: in.Priority, PartitionKey: in.PartitionKey, UniqueKey: in.UniqueKey, UniqueScope: statuses(in.UniqueKey, in.UniqueScope), State: in.State, Awaits: in.Awaits, Deadline: in.Deadline, RunAt: in.RunAt,
 		Result: in.Result, LastError: in.LastError, Paused: in.Paused, InboxCount: in.InboxCount,
-		InsertedAt: in.InsertedAt, UpdatedAt: in.UpdatedAt, FinishedAt: in.FinishedAt,
+		InsertedAt: in.InsertedAt, UpdatedAt: in.UpdatedAt, FinishedAt: in.FinishedAt, ParentID: in.ParentID,
 	}
 	if in.LeaseExpiresAt != nil {
 		out.Lease = &Lease{Worker: in.LeaseWorker, ExpiresAt: *in.LeaseExpiresAt}
 	}
 	return out
-}
-
-// Cancel ends an instance and empties its inbox. The step that runs, if one does, commits nothing any more. It is idempotent: the
-// error is [ErrNotFound] only where there is no such instance; one that has ended stays as it ended.
-func (c *Client) Cancel(ctx context.Context, ref Ref, reason string) (Instance, error) {
-	in, err := c.cancel(ctx, c.store, ref, reason)
-	if err == nil {
-		c.Wake(OutboxQueue)
-		c.tell(noticeEnded, []uuid.UUID{in.ID})
-	}
-	return in, err
-}
-
-// CancelTx is Cancel inside a transaction of the caller's.
-func (c *Client) CancelTx(ctx context.Context, tx pgx.Tx, ref Ref, reason string) (Instance, error) {
-	st, err := c.store.InTx(ctx, tx)
-	if err != nil {
-		return Instance{}, err
-	}
-	return c.cancel(ctx, st, ref, reason)
-}
-
-func (c *Client) cancel(ctx context.Context, st *store.Store, ref Ref, reason string) (Instance, error) {
-	in, err := get(ctx, st, ref)
-	if err != nil || !in.Status.Live() {
-		return in, err
-	}
-	if _, err := st.Cancel(ctx, []uuid.UUID{in.ID}, reason, c.publish); err != nil {
-		return Instance{}, fmt.Errorf("cancel: %w", err)
-	}
-	return get(ctx, st, Ref{project: in.Project, id: in.ID})
 }
 
 // Wake pokes the workers of these queues, here and in other processes. Only who uses a Tx method has a use for it: after the

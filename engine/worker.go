@@ -32,7 +32,7 @@ type WorkerConfig struct {
 	ReapInterval    time.Duration // how late a deadline or an expired lease may be noticed; zero: 1s
 	ShutdownTimeout time.Duration // how long running steps may go on after Run was told to stop; zero: 30s
 
-	Retention Retention // of what has ended; zero: a week
+	Retention Retention // of what has ended; zero: a week, and 30 days of webhooks
 
 	Logger *slog.Logger // zero: the client's
 }
@@ -50,6 +50,7 @@ func (cfg WorkerConfig) withDefaults() WorkerConfig {
 	or(&cfg.ShutdownTimeout, 30*time.Second)
 	or(&cfg.Retention.Instances, 7*24*time.Hour)
 	or(&cfg.Retention.Dedup, 7*24*time.Hour)
+	or(&cfg.Retention.Webhooks, 30*24*time.Hour)
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = map[string]int{DefaultQueue: 64}
 	}
@@ -78,7 +79,7 @@ func (cfg WorkerConfig) check() (err error) {
 		}
 	}
 	if cfg.Lease < 0 || cfg.Heartbeat < 0 || cfg.PollInterval < 0 || cfg.ReapInterval < 0 || cfg.ShutdownTimeout < 0 ||
-		cfg.Retention.Instances < 0 || cfg.Retention.Dedup < 0 {
+		cfg.Retention.Instances < 0 || cfg.Retention.Dedup < 0 || cfg.Retention.Webhooks < 0 {
 		err = errors.Join(err, errors.New("a duration is below 0"))
 	}
 	if cfg.Heartbeat < time.Millisecond {
@@ -108,12 +109,13 @@ type Worker struct {
 	life     lifetime
 	reap     *alarm
 	unserved unserved
+	paths    paths
 }
 
 // lifetime of the parts of a running worker: work in hand outlives picking.
 type lifetime struct{ picking, working context.Context }
 
-// NewWorker checks the configuration; it starts nothing.
+// NewWorker checks the configuration, and registers the validators of its machines with the client; it starts nothing.
 func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -127,6 +129,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 		w.machines[m.known()] = m
 		w.known = append(w.known, m.known())
 	}
+	c.adopt(cfg.Machines)
 	slots := 0
 	for _, name := range slices.Sorted(maps.Keys(cfg.Queues)) {
 		if len(cfg.Machines) == 0 {
@@ -201,7 +204,7 @@ func (w *Worker) leftover(abandoned bool) error {
 func (w *Worker) register(ctx context.Context) error {
 	machines := make([]store.Machine, len(w.cfg.Machines))
 	for i, m := range w.cfg.Machines {
-		machines[i] = store.Machine{Name: m.name, Version: m.version, Start: m.start, Queue: m.queue}
+		machines[i] = store.Machine{Name: m.name, Version: m.version, Start: m.start, Queue: m.queue, Validators: w.validatorsOf(m)}
 	}
 	return w.retry(ctx, "register", func(ctx context.Context) error {
 		if err := w.store.Register(ctx, machines); err != nil {

@@ -20,6 +20,7 @@ type NewInstance struct {
 	Priority       int16           `json:"priority,omitempty"`
 	RunAt          *time.Time      `json:"run_at,omitempty"`
 	ReplyTo        string          `json:"reply_to,omitempty"`
+	NotifyURL      string          `json:"notify_url,omitempty"`
 	PartitionKey   string          `json:"partition_key,omitempty"`
 	UniqueKey      string          `json:"unique_key,omitempty"`
 	UniqueScope    []engine.Status `json:"unique_scope,omitempty"`
@@ -28,10 +29,10 @@ type NewInstance struct {
 
 // StartRequest starts one instance, or each of an array.
 type StartRequest struct {
-	Items  Items[NewInstance]
-	Atomic bool // of an array: all or nothing
+	Items  Items[NewInstance] `http:"body"`
+	Atomic bool               `http:"query,atomic"` // of an array: all or nothing
 	// IdempotencyKey is the dedup key of a single start, where that has none of its own.
-	IdempotencyKey string
+	IdempotencyKey string `http:"header,Idempotency-Key"`
 }
 
 // Start answers one start with its [Instance], and an array with [Results].
@@ -75,7 +76,7 @@ func (a *API) Start(ctx context.Context, project string, r StartRequest) (any, e
 func (n NewInstance) instance(project string) engine.NewInstance {
 	in := engine.NewInstance{
 		Project: project, Machine: n.Machine, Version: n.Version, Start: n.Step, CorrelationKey: n.CorrelationKey, State: n.State, Queue: n.Queue, Priority: n.Priority,
-		ReplyTo: n.ReplyTo, DedupKey: n.DedupKey, PartitionKey: n.PartitionKey, UniqueKey: n.UniqueKey, UniqueScope: n.UniqueScope,
+		ReplyTo: n.ReplyTo, NotifyURL: n.NotifyURL, DedupKey: n.DedupKey, PartitionKey: n.PartitionKey, UniqueKey: n.UniqueKey, UniqueScope: n.UniqueScope,
 	}
 	if n.RunAt != nil {
 		in.RunAt = *n.RunAt

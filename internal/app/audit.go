@@ -2,11 +2,11 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pointsman/pointsman/bridge"
 	"github.com/pointsman/pointsman/engine"
@@ -27,7 +27,7 @@ func Audit(ctx context.Context, cfg *config.Config, nc *nats.Conn, request bridg
 	if err != nil {
 		return result, err
 	}
-	js, err := jetstream.New(nc)
+	js, err := JetStream(nc, cfg)
 	if err != nil {
 		return result, err
 	}
@@ -40,5 +40,9 @@ func Audit(ctx context.Context, cfg *config.Config, nc *nats.Conn, request bridg
 	if err != nil {
 		return result, err
 	}
-	return bridge.NewAuditor(js, space, mapper, client, cfg.Retention.Dedup).Run(ctx, request)
+	result, err = bridge.NewAuditor(js, space, mapper, client, cfg.Retention.Dedup).Run(ctx, request)
+	if denied := nc.LastError(); err != nil && errors.Is(denied, nats.ErrPermissionViolation) {
+		err = fmt.Errorf("%w: %w", err, denied)
+	}
+	return result, err
 }

@@ -10,8 +10,10 @@ import (
 	"github.com/pointsman/pointsman/bridge"
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/config"
+	"github.com/pointsman/pointsman/internal/httpapi"
 	"github.com/pointsman/pointsman/internal/natsapi"
 	"github.com/pointsman/pointsman/subjects"
+	"github.com/pointsman/pointsman/webhook"
 )
 
 // Mapper has the routes of a configuration, to see what they make of messages. It needs neither NATS nor a database.
@@ -41,20 +43,15 @@ func compileRoutes(cfg *config.Config) (*bridge.Mapper, []bridge.Route, error) {
 	return mapper, routes, err
 }
 
-// service is what answers requests over NATS.
-func (p *parts) service(cfg *config.Config, mapper *bridge.Mapper, b *bridge.Bridge, log *slog.Logger) (*natsapi.Service, error) {
+// operations are what answers requests, whoever carries them.
+func (p *parts) operations(cfg *config.Config, mapper *bridge.Mapper, b *bridge.Bridge, log *slog.Logger) (*api.API, error) {
 	letters := bridge.NewLetters(p.js, p.space)
-	operations, err := api.New(api.Config{
+	return api.New(api.Config{
 		Client: p.client, Mapper: mapper, Letters: letters, Project: cfg.Project,
 		Replayer: bridge.NewReplayer(letters, mapper, p.client),
+		Dropper:  bridge.NewDropper(letters, p.client, cfg.Retention.Dedup),
 		Tracer:   bridge.NewTracer(p.js, p.space, mapper, p.client, cfg.Retention.Dedup),
 		Operator: bridge.NewOperator(p.js, mapper, p.client, p.client, b.Trouble, log),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return natsapi.New(natsapi.Config{
-		Conn: p.nc, Subjects: p.space, API: operations, Version: Version, ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log,
 	})
 }
 
@@ -62,7 +59,9 @@ func (p *parts) service(cfg *config.Config, mapper *bridge.Mapper, b *bridge.Bri
 // have in hand, and the outbox waits for the next bridge.
 type bridgeAndAPI struct {
 	*bridge.Bridge
+	sender   *webhook.Sender
 	service  *natsapi.Service
+	web      *httpapi.Server
 	reloader *reloader
 	deafen   func() // to wake-ups
 }
@@ -71,7 +70,9 @@ func (b *bridgeAndAPI) Run(ctx context.Context) error {
 	defer b.deafen()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.service.Run(ctx) })
+	group.Go(func() error { return b.web.Run(ctx) })
 	group.Go(func() error { b.reloader.run(ctx); return nil })
+	group.Go(func() error { return b.sender.Run(ctx) })
 	group.Go(func() error { return b.Bridge.Run(ctx) })
 	return group.Wait()
 }

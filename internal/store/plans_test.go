@@ -33,6 +33,8 @@ insert into pointsman.history (instance_id, rev, attempt, step, outcome) select 
 insert into pointsman.events (instance_id, key, rev, value) select id, 'e', 1, '{}' from pointsman.instances;
 insert into pointsman.verdicts (scope, dedup, hash, verdict) select id, id, id, '{}' from pointsman.instances;
 insert into pointsman.departed (instance_id, due, scope, project) select id, now(), scope, 'p' from pointsman.instances;
+insert into pointsman.triggers (id, project, event_key, status, source_type, timeout_secs, expires_at) select gen_random_uuid(), 'p', 'e' || g, 'received', 'api', 1, now() from generate_series(1, 4000) g;
+insert into pointsman.webhook_deliveries (project, source, source_id, url, type, body, status) select 'p', 'trigger', id, 'https://h' || ascii(id::text) || '/', 't', '{}', s from pointsman.triggers, unnest('{pending,delivered,failed}'::text[]) s;
 `
 
 // plan is a node of EXPLAIN (FORMAT JSON).
@@ -79,15 +81,29 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"next due": x.nextDue, "cancel": x.cancel, "standings": x.standings, "retry": x.retry, "pause": x.pause, "start": x.start, "nobody by key": x.nobodyKey, "nobody by id": x.nobodyID, "outbox": x.outbox, "published": x.published, "postpone": x.postpone,
 		"retire": x.retire, "let go": x.letGo, "note": x.note, "forget": x.forget, "next retired": x.nextRetired,
 	}
+	statements["tell parents"], statements["wake parents"], statements["tell unstarted"] = x.tellParents, x.wakeParents, x.tellUnstarted
+	statements["tell missed"], statements["children"] = x.tellMissed, x.children
 	seldom := map[string]string{
 		"list recent": x.listRecent, "list by key": x.listKey, "list by prefix": x.listPrefix, "list ended": x.listEnded, "instances by id": x.instancesByID,
-		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "fate": x.fate, "resume": x.resume, "unserved": x.unserved,
-		"fates": x.fates, "vanished": x.vanished,
+		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "resume": x.resume, "unserved": x.unserved,
+		"fates": x.fates, "vanished": x.vanished, "traces": x.traces, "note dropped": x.noteDropped, "forget dropped": x.forgetDropped,
+	}
+	for name, sql := range map[string]string{
+		"judged": x.judged, "keep verdict": x.keepVerdict, "forget verdicts": x.forgetVerdicts, "update taken": x.updateTaken, "set event": x.setEvent,
+	} {
+		statements[name] = sql
+	}
+	for name, sql := range map[string]string{
+		"commit that notifies": x.commitNotify, "add deliveries": x.addDeliveries, "claim deliveries": x.claimDeliveries, "next delivery": x.nextDelivery,
+		"record deliveries": x.recordDeliveries, "give up deliveries": x.giveUpDeliveries, "retire deliveries": x.retireDeliveries,
+		"list deliveries": x.listDeliveries, "delivery": x.deliveryByID, "retry deliveries": x.retryDeliveries,
+	} {
+		statements[name] = sql
 	}
 	for _, filled := range []bool{false, true} {
 		if filled {
 			f.exec(crowd)
-			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys, pointsman.history, pointsman.events, pointsman.verdicts, pointsman.departed`)
+			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys, pointsman.history, pointsman.events, pointsman.verdicts, pointsman.departed, pointsman.triggers, pointsman.webhook_deliveries`)
 		}
 		for name, sql := range statements {
 			checkPlan(t, conn, fmt.Sprintf("%s, tables filled: %t", name, filled), sql)
@@ -131,5 +147,5 @@ var (
 	// small tables may be read whole.
 	small = map[string]bool{"machines": true, "workers": true, "relays": true, "outbox_shards": true, "departed_to": true}
 	// inOrder are read from their beginning, up to a limit.
-	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true}
+	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "verdicts_at": true, "webhook_deliveries_next": true}
 )

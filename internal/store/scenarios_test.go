@@ -29,6 +29,10 @@ func scenarios() (all []scenario) {
 		all = append(all, part...)
 	}
 	all = append(all, rewinds()...)
+	all = append(all, joining()...)
+	all = append(all, conditions()...)
+	all = append(all, updateScenarios()...)
+	all = append(all, webhooks()...)
 	return all
 }
 

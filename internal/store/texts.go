@@ -16,16 +16,24 @@ type texts struct {
 	retire, letGo, note, forget, nextRetired                                                                 string
 	getID, getKey, standings, queueDepths, seen, gone, unserved                                              string
 	listRecent, listKey, listPrefix, listEnded, listExecuting, instancesByID                                 string
-	inbox, history, consumedBy, events, held, fate                                                           string
+	inbox, history, consumedBy, events, held                                                                 string
 	relayHere, holdShards, releaseShards, relayGone                                                          string
 	outbox, published, postpone, outboxDepth                                                                 string
 	lanes                                                                                                    string
 	checkpoint, saveCheckpoint, countFailures, forgetFailures                                                string
 	extendRoute, knowRoute, takeRoute, releaseRoute, fence                                                   string
-	fates, lettersWaiting, vanished                                                                          string
+	fates, lettersWaiting, vanished, traces, noteDropped, forgetDropped                                      string
 	rewind, forgetFailuresAfter, routeStates, pauseRoute                                                     string
 	hasty, tablesLocked                                                                                      string
+	apiKey, insertKey, revokeKey, listKeys, anyKey, listWorkers, listQueues, countLive, countEnded           string
 	standStill, age, readyLanes                                                                              string
+	wakeParents, tellParents, tellMissed, tellUnstarted, children, checkPath                                 string
+	judged, keepVerdict, forgetVerdicts, updateTaken, validated, setEvent                                    string
+
+	commitNotify                                         string
+	addDeliveries, claimDeliveries, nextDelivery         string
+	recordDeliveries, giveUpDeliveries, retireDeliveries string
+	listDeliveries, deliveryByID, retryDeliveries        string
 }
 
 func newTexts(q func(string) string) texts {
@@ -38,25 +46,35 @@ func newTexts(q func(string) string) texts {
 		recheck: q(recheckText), keysOf: q(keysOfText),
 		start: q(startText), nobodyKey: q(nobodyKey.Replace(nobodyText)), nobodyID: q(nobodyID.Replace(nobodyText)), hold: q(holdText),
 		pick: q(pickPlain.Replace(pickText)), pickKeyed: q(pickKeyed.Replace(pickText)), longInbox: q(longInboxText), inboxAhead: q(inboxAheadText), extend: q(extendText),
-		commit: q(strings.Replace(commitText, "{outputs}", "", 1)), commitOutputs: q(strings.Replace(commitText, "{outputs}", commitOutputs, 1)),
+		commit: q(commitOf("", "")), commitOutputs: q(commitOf(commitOutputs, "")),
 		clearEnded: q(clearEndedText), dropTimers: q(dropTimersText), resolve: q(resolveText), deadLetters: q(deadLettersText),
 		release: q(releaseText), promote: q(promoteText), guard: q(guardText), giveBack: q(giveBackText),
 		sweepTimers: q(sweepTimersText), anyExpired: q(anyExpiredText), sweepLeases: q(sweepLeasesText), expireHeld: q(expireHeldText), nextDue: q(nextDueText),
-		cancel: q(strings.Replace(cancelText, "{outcomes}", strings.ReplaceAll(insertOutcomes, "$19", "$3"), 1)),
+		cancel: q(cancelOutputs.Replace(cancelText)),
 		retry:  q(retryText), pause: q(strings.Replace(pauseText, "{noted}", noted("pause"), 1)), resume: q(strings.Replace(resumeText, "{noted}", noted("resume"), 1)),
 		register: q(registerText),
 		retire:   q(retireText), letGo: q(letGoText), note: q(noteText), forget: q(forgetText), nextRetired: q(nextRetiredText),
 		getID: q(getIDText), getKey: q(getKeyText), standings: q(standingsText), queueDepths: q(queueDepthsText), seen: q(seenText), gone: q(goneText), unserved: q(unservedText),
 		listRecent: q(listBounds.Replace(listRecentText)), listKey: q(listOf("key")), listPrefix: q(listOf("prefix")), listEnded: q(listOf("ended")), listExecuting: q(listOf("executing")),
-		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText), fate: q(fateText),
+		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText),
 		relayHere: q(relayHereText), holdShards: q(holdShardsText), releaseShards: q(releaseShardsText), relayGone: q(relayGoneText),
 		outbox: q(outboxText), published: q(publishedText), postpone: q(postponeText), outboxDepth: q(outboxDepthText),
 		lanes:      q(lanesText),
 		checkpoint: q(checkpointText), saveCheckpoint: q(saveCheckpointText), countFailures: q(countFailuresText), forgetFailures: q(forgetFailuresText),
 		extendRoute: q(extendRouteText), knowRoute: q(knowRouteText), takeRoute: q(takeRouteText), releaseRoute: q(releaseRouteText), fence: q(fenceText),
-		fates: q(fatesText), lettersWaiting: q(lettersWaitingText), vanished: q(vanishedText),
+		fates: q(fatesText), lettersWaiting: q(lettersWaitingText), vanished: q(vanishedText), traces: q(tracesText), noteDropped: q(noteDroppedText), forgetDropped: q(forgetDroppedText),
 		rewind: q(rewindText), forgetFailuresAfter: q(forgetFailuresAfterText), routeStates: q(routeStatesText), pauseRoute: q(pauseRouteText),
 		hasty: q(hastyText), tablesLocked: q(tablesLockedText),
+		apiKey: q(apiKeyText), insertKey: q(insertKeyText), revokeKey: q(revokeKeyText), listKeys: q(listKeysText), anyKey: q(anyKeyText),
+		listWorkers: q(listWorkersText), listQueues: q(listQueuesText), countLive: q(countLiveText), countEnded: q(countEndedText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
+		wakeParents: q(wakeParentsText), tellParents: q(tellParentsText), tellMissed: q(tellMissedText), tellUnstarted: q(tellUnstartedText),
+		children: q(childrenText), checkPath: q(checkPathText),
+		judged: q(judgedText), keepVerdict: q(keepVerdictText), forgetVerdicts: q(forgetVerdictsText), updateTaken: q(updateTakenText), validated: q(validatedText), setEvent: q(setEventText),
+
+		commitNotify: q(commitOf(commitOutputs+notifyEnded, notifiedColumns)), addDeliveries: q(addDeliveriesText),
+		claimDeliveries: q(claimDeliveriesText), nextDelivery: q(nextDeliveryText),
+		recordDeliveries: q(recordDeliveriesText), giveUpDeliveries: q(giveUpDeliveriesText), retireDeliveries: q(retireDeliveriesText),
+		listDeliveries: q(listDeliveriesText), deliveryByID: q(deliveryByIDText), retryDeliveries: q(retryDeliveriesText),
 	}
 }
