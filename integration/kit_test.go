@@ -42,7 +42,10 @@ var binaries string
 var programs = sync.OnceValues(func() (string, error) {
 	dir := binaries
 	for _, what := range [][]string{{dir + "/", "../cmd/..."}, {filepath.Join(dir, "orders-worker"), "../examples/orders/worker"}} {
-		if out, err := exec.Command("go", "build", "-o", what[0], what[1]).CombinedOutput(); err != nil {
+		// As package programs builds them, so that what the clusters have compiled need not be compiled again.
+		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", what[0], what[1])
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("build %s: %w\n%s", what[1], err, out)
 		}
 	}

@@ -116,7 +116,12 @@ func orphan(labels map[string]string) bool {
 	return err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// removed says whether another process has removed it, or is about to.
+// removed says whether another process has removed it or is about to; a network whose last container is going is left to the next test.
 func removed(err error) bool {
-	return strings.Contains(err.Error(), "No such") || strings.Contains(err.Error(), "not found") || strings.Contains(err.Error(), "already in progress")
+	for _, says := range []string{"No such", "not found", "already in progress", "active endpoints"} {
+		if strings.Contains(err.Error(), says) {
+			return true
+		}
+	}
+	return false
 }

@@ -86,8 +86,8 @@ func (c *Cluster) Pause(ctx context.Context, m *Member) (*Fault, error) {
 }
 
 // Cut takes the links between a member and others away, without a word, as a network does: nothing arrives, not even that a connection has
-// ended, and new connections get no answer. What was sent arrives when the links are healed, unless the connection was given up. Members without a link to it are no error,
-// as long as one has one.
+// ended, and new connections get no answer. What was sent arrives when the links are healed, also from who has given up since. Of the others
+// at least one has to have a link with the member.
 //
 //	c.Cut(ctx, c.Bridges()[0], c.Database()...)   // a bridge from its database
 //	c.Cut(ctx, leader, c.NATS()...)               // a NATS server from its peers
@@ -143,8 +143,8 @@ func (c *Cluster) hurtLinks(ctx context.Context, name string, s setting, which [
 	return f, nil
 }
 
-// Terminate asks a member to end (SIGTERM; Postgres shuts down fast), and returns when it has. Another exit status than 0 is the error; the
-// member has ended then too. StartAgain is what ends this.
+// Terminate asks a member to end (SIGTERM; Postgres shuts down fast), and returns when it has: with an error where its exit status is not 0, or
+// where it still runs when ctx ends. StartAgain is what ends this.
 func (c *Cluster) Terminate(ctx context.Context, m *Member) error {
 	name := "terminate " + m.name
 	if err := m.take(name); err != nil {

@@ -33,16 +33,17 @@ func Postgres(ctx context.Context, docker client.APIClient) (string, error) {
 		if err != nil {
 			return "", nil, err
 		}
-		entry, err := programs.Build(ctx, programs.Options{}, entrypoint)
+		const entry = "/usr/local/bin/docker-entrypoint.sh"
+		built, err := programs.Build(ctx, programs.Options{}, entrypoint)
 		if err != nil {
 			return "", nil, err
 		}
-		files["/usr/local/bin/docker-entrypoint.sh"] = filepath.Join(entry, programs.Name(entrypoint))
+		files[entry] = filepath.Join(built, programs.Name(entrypoint))
 		c := i.config(config{
 			Env:        []string{"PATH=" + bin + ":/usr/local/bin:/usr/bin", "LANG=C.UTF-8", "TZ=UTC", "PGDATA=/var/lib/postgresql/data"},
 			Entrypoint: []string{"docker-entrypoint.sh"}, Cmd: []string{"postgres"}, StopSignal: "SIGINT",
 		})
-		hash, err := files.hash(bin)
+		hash, err := files.hash(entry)
 		return hash, func(w io.Writer) error {
 			l := newLayer()
 			l.dir("/tmp", 0o1777, 0)

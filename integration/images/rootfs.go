@@ -77,17 +77,25 @@ func isELF(path string) bool {
 	return err == nil && string(magic) == "\x7fELF"
 }
 
-// hash is that of the files' names, sizes and times, and of more.
-func (r rootfs) hash(more ...string) (string, error) {
+// hash is that of the files' names, sizes and times. One that is built here has its content in it: the Go tool sets its time with each
+// build.
+func (r rootfs) hash(built ...string) (string, error) {
 	h := sha256.New()
 	for _, path := range slices.Sorted(maps.Keys(r)) {
+		if slices.Contains(built, path) {
+			text, err := os.ReadFile(r[path])
+			if err != nil {
+				return "", err
+			}
+			_, _ = fmt.Fprintln(h, path, sha256.Sum256(text))
+			continue
+		}
 		info, err := os.Stat(r[path])
 		if err != nil {
 			return "", err
 		}
 		_, _ = fmt.Fprintln(h, path, info.Size(), info.Mode(), info.ModTime().UnixNano())
 	}
-	_, _ = fmt.Fprintln(h, more)
 	return hex.EncodeToString(h.Sum(nil)[:8]), nil
 }
 
