@@ -176,7 +176,7 @@ func (in *Intake) signal() store.Signal {
 		body = in.Payload
 	}
 	g := store.Signal{
-		Key: in.To.key, ID: in.To.id, Kind: KindSignal, Name: in.Name, Payload: in.Payload, DedupKey: in.DedupKey, Traceparent: in.Traceparent,
+		Key: in.To.key, ID: in.To.id, Kind: KindSignal, Name: in.Name, Payload: in.Payload, DedupKey: in.DedupKey, SentBy: in.SentBy, Traceparent: in.Traceparent,
 		Hash: store.SignalHash(KindSignal, in.Name, body), Recheck: in.Redelivered && !in.Origin.IsZero(),
 	}
 	if in.DedupKey != "" {

@@ -22,7 +22,7 @@ func (c *Client) Inbox(ctx context.Context, instance uuid.UUID, after int64, lim
 	}
 	signals := make([]Signal, len(rows))
 	for i, g := range rows {
-		signals[i] = Signal{ID: g.ID, Kind: g.Kind, Name: g.Name, Payload: g.Payload, DedupKey: g.DedupKey, InsertedAt: g.InsertedAt}
+		signals[i] = Signal{ID: g.ID, Kind: g.Kind, Name: g.Name, Payload: g.Payload, DedupKey: g.DedupKey, SentBy: g.SentBy, InsertedAt: g.InsertedAt}
 	}
 	return signals, nil
 }

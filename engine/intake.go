@@ -114,6 +114,7 @@ type Intake struct {
 	HoldFor    time.Duration // zero: an hour
 	Start      *NewInstance  // for MissingStart and TerminalStart, or alone; its project and correlation key are To's
 
+	SentBy      string // who sent it, as the inbox shows it; "" where nobody has to say
 	Traceparent string
 	Message     *Message // of a signal that may be held
 }

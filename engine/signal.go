@@ -23,6 +23,7 @@ type Signal struct {
 	Payload     json.RawMessage `json:"payload"`
 	DedupKey    string          `json:"dedup_key,omitempty"`
 	InsertedAt  time.Time       `json:"inserted_at"`
+	SentBy      string          `json:"sent_by,omitempty"` // in [Client.Inbox] only: who sent it, where that is known
 	Traceparent string          `json:"-"`
 }
 

@@ -52,7 +52,7 @@ func (c *Client) Update(ctx context.Context, ref Ref, r UpdateRequest) (UpdateRe
 	}
 	res, err := c.update(ctx, ref, r)
 	if err != nil {
-		return UpdateResult{}, fmt.Errorf("update: %w", err)
+		return UpdateResult{}, err
 	}
 	if res.Accepted && r.Wait > 0 {
 		waiting, cancel := context.WithTimeout(ctx, r.Wait)
@@ -70,6 +70,11 @@ func (r *UpdateRequest) check() error {
 	}
 	if r.IdempotencyKey != "" {
 		if err := ident.Key("idempotency_key", r.IdempotencyKey); err != nil {
+			return err
+		}
+	}
+	if r.Traceparent != "" {
+		if err := ident.Key("traceparent", r.Traceparent); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -98,10 +100,10 @@ func (a *object) await(step string) engine.Outcome {
 	a.refuse("event")
 	signals, updates := a.awaited("signals"), a.awaited("updates")
 	within := a.millis("timeout_ms", 1)
-	if len(signals)+len(updates) == 0 && within == 0 {
-		a.fail("signals", "is missing: an await wants signals, updates or timeout_ms, or several of these")
+	if len(signals)+len(updates) == 0 && within == 0 && !a.has("children") {
+		a.fail("signals", "is missing: an await wants signals, updates, children or timeout_ms, or several of them")
 	}
-	o := engine.Await(a.step(step), signals...).OrUpdate(updates...)
+	o := a.conditions(engine.Await(a.step(step), signals...), signals).OrUpdate(updates...)
 	if within > 0 {
 		o = o.Within(within)
 	}
@@ -118,6 +120,57 @@ func (a *object) awaited(field string) []string {
 		a.check(ident.Name(fmt.Sprintf("%s[%d]", field, i), name))
 	}
 	return names
+}
+
+// conditions are how many of the names an await is for and what their payloads have to pass, and how many children.
+func (a *object) conditions(o engine.Outcome, names []string) engine.Outcome {
+	if n, all := a.count("need", len(names)); all {
+		o = o.AllOf()
+	} else if n > 0 {
+		o = o.NOf(n)
+	}
+	where := a.object("where")
+	for _, name := range where.names() {
+		if !slices.Contains(names, name) {
+			where.fail(name, "is none of signals")
+		}
+		path := where.text(name)
+		if *a.err == nil {
+			o = o.Where(name, path)
+		}
+	}
+	switch n, all := a.count("children", engine.MaxAwaited, "any"); {
+	case all:
+		return o.OrChildren(engine.AllChildren)
+	case n > 0:
+		return o.OrChildren(engine.NChildren(n))
+	}
+	return o
+}
+
+// count is "all", or a number from 1 to most, which one may be written as a word; 0 where it is left out.
+func (a *object) count(name string, most int, one ...string) (n int, all bool) {
+	if !a.has(name) {
+		a.take(name)
+		return 0, false
+	}
+	words := append([]string{"all"}, one...)
+	var text string
+	switch raw := a.fields[name]; {
+	case most < 1:
+		a.fail(name, "is there, and signals is not")
+	case raw[0] != '"':
+		return int(a.integer(name, 1, int64(most))), false
+	default:
+		if text = a.text(name); !slices.Contains(words, text) {
+			a.fail(name, "is %q, want %s, or a whole number from 1 to %d", text, strings.Join(words, " or "), most)
+		}
+	}
+	a.take(name)
+	if text == "all" {
+		return 0, true
+	}
+	return 1, false
 }
 
 func (a *object) step(same string) string {

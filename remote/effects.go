@@ -26,7 +26,11 @@ func (a *object) effects(o engine.Outcome) engine.Outcome {
 		}
 	}
 	for _, s := range a.objects("start") {
-		o = o.Start(s.start())
+		if n := s.start(); s.flag("child") {
+			o = o.StartChild(n)
+		} else {
+			o = o.Start(n)
+		}
 		s.close("a start")
 	}
 	for _, p := range a.objects("publish") {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -88,7 +89,8 @@ type ValidatorsConfig struct {
 	Conn            *nats.Conn // stays the caller's
 	Subjects        subjects.Space
 	Client          *engine.Client
-	ShutdownTimeout time.Duration // for what is in work when ctx is canceled; zero: 30s
+	Machines        []string      // whose validators are served; nil: all that the client has
+	ShutdownTimeout time.Duration // for what is in work when it is stopped; zero: 30s
 	Logger          *slog.Logger  // zero: slog.Default
 }
 
@@ -101,12 +103,23 @@ const flushTimeout = 10 * time.Second
 // validatorsQueue is the queue group of all programs that have the same validators.
 const validatorsQueue = "pointsman-validators"
 
-// ServeValidators answers requests for the verdicts of a client's validators, those that are registered when it begins: with
-// [engine.Client.Validate], or by [engine.NewWorker] for its machines. So a bridge, or another program with [Validators], asks the validators
-// that are Go code here. It returns when ctx is canceled and what was in work is answered. Run it beside the worker.
-func ServeValidators(ctx context.Context, cfg ValidatorsConfig) error {
+// ValidatorService answers for the validators of a client.
+type ValidatorService struct {
+	cfg     ValidatorsConfig
+	work    context.Context
+	cancel  context.CancelFunc
+	subs    []*nats.Subscription
+	slots   chan struct{}
+	drained sync.WaitGroup // subscriptions
+	working sync.WaitGroup
+}
+
+// ServeValidators begins to answer requests for the verdicts of a client's validators, those that are registered when it is called: by
+// [engine.NewWorker] for its machines, or with [engine.Client.Validate]. So a bridge, or another program that has [Validators], asks those
+// that are Go code here. Call it before [engine.Worker.Run], which makes known that they are there, and stop it after that.
+func ServeValidators(cfg ValidatorsConfig) (*ValidatorService, error) {
 	if cfg.Conn == nil || cfg.Client == nil || cfg.Subjects == (subjects.Space{}) {
-		return errors.New("serve validators: Conn, Subjects and Client are required")
+		return nil, errors.New("serve validators: Conn, Subjects and Client are required")
 	}
 	if cfg.ShutdownTimeout <= 0 {
 		cfg.ShutdownTimeout = 30 * time.Second
@@ -114,17 +127,53 @@ func ServeValidators(ctx context.Context, cfg ValidatorsConfig) error {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	s := &validatorServer{cfg: cfg, slots: make(chan struct{}, maxValidating)}
-	subs, err := s.subscribe(work)
-	if err == nil {
-		<-ctx.Done()
+	s := &ValidatorService{cfg: cfg, slots: make(chan struct{}, maxValidating)}
+	s.work, s.cancel = context.WithCancel(context.Background())
+	if err := s.subscribe(); err != nil {
+		return nil, errors.Join(fmt.Errorf("serve validators: %w", err), s.Stop())
 	}
-	for _, sub := range subs {
-		// Requests that are here already are answered; the others go to who else is in the group.
-		if e := sub.Drain(); e != nil && !errors.Is(e, nats.ErrConnectionClosed) {
-			err = errors.Join(err, fmt.Errorf("serve validators: %w", e))
+	return s, nil
+}
+
+func (s *ValidatorService) subscribe() error {
+	for machine, updates := range s.cfg.Client.Validators() {
+		if s.cfg.Machines != nil && !slices.Contains(s.cfg.Machines, machine) {
+			continue
+		}
+		for _, update := range updates {
+			subject := s.cfg.Subjects.Validate(machine, update)
+			if err := subjects.ValidSubject(subject); err != nil {
+				return fmt.Errorf("update %q: %w", update, err)
+			}
+			sub, err := s.cfg.Conn.QueueSubscribe(subject, validatorsQueue, func(m *nats.Msg) {
+				s.slots <- struct{}{}
+				s.working.Go(func() {
+					defer func() { <-s.slots }()
+					s.answer(machine, update, m)
+				})
+			})
+			if err != nil {
+				return fmt.Errorf("%s: %w", subject, err)
+			}
+			s.drained.Add(1)
+			sub.SetClosedHandler(func(string) { s.drained.Done() })
+			s.subs = append(s.subs, sub)
+		}
+	}
+	ctx, cancel := context.WithTimeout(s.work, flushTimeout)
+	defer cancel()
+	if err := s.cfg.Conn.FlushWithContext(ctx); err != nil && s.cfg.Conn.IsConnected() {
+		return err
+	}
+	return nil // where NATS is away they are made when it is back
+}
+
+// Stop takes no more requests, and returns when those that are here are answered, within ShutdownTimeout.
+func (s *ValidatorService) Stop() (err error) {
+	defer s.cancel()
+	for _, sub := range s.subs {
+		if e := sub.Drain(); e != nil && !errors.Is(e, nats.ErrConnectionClosed) && !errors.Is(e, nats.ErrBadSubscription) {
+			err = errors.Join(err, fmt.Errorf("stop validators: %w", e))
 		}
 	}
 	answered := make(chan struct{})
@@ -132,56 +181,19 @@ func ServeValidators(ctx context.Context, cfg ValidatorsConfig) error {
 	select {
 	case <-answered:
 		return err
-	case <-time.After(cfg.ShutdownTimeout):
-		return errors.Join(err, fmt.Errorf("serve validators: some did not decide within %s", cfg.ShutdownTimeout))
+	case <-time.After(s.cfg.ShutdownTimeout):
+		return errors.Join(err, fmt.Errorf("stop validators: some did not decide within %s", s.cfg.ShutdownTimeout))
 	}
 }
 
-type validatorServer struct {
-	cfg     ValidatorsConfig
-	slots   chan struct{}
-	drained sync.WaitGroup // subscriptions
-	working sync.WaitGroup
-}
-
-func (s *validatorServer) subscribe(work context.Context) (subs []*nats.Subscription, err error) {
-	for machine, updates := range s.cfg.Client.Validators() {
-		for _, update := range updates {
-			subject := s.cfg.Subjects.Validate(machine, update)
-			if err := subjects.ValidSubject(subject); err != nil {
-				return subs, fmt.Errorf("serve validators: update %q: %w", update, err)
-			}
-			sub, err := s.cfg.Conn.QueueSubscribe(subject, validatorsQueue, func(m *nats.Msg) {
-				s.slots <- struct{}{}
-				s.working.Go(func() {
-					defer func() { <-s.slots }()
-					s.answer(work, machine, update, m)
-				})
-			})
-			if err != nil {
-				return subs, fmt.Errorf("serve validators: %s: %w", subject, err)
-			}
-			s.drained.Add(1)
-			sub.SetClosedHandler(func(string) { s.drained.Done() })
-			subs = append(subs, sub)
-		}
-	}
-	flushing, cancel := context.WithTimeout(work, flushTimeout)
-	defer cancel()
-	if err := s.cfg.Conn.FlushWithContext(flushing); err != nil && s.cfg.Conn.IsConnected() {
-		return subs, fmt.Errorf("serve validators: %w", err)
-	}
-	return subs, nil // where NATS is away they are made when it is back
-}
-
-func (s *validatorServer) answer(ctx context.Context, machine, update string, m *nats.Msg) {
+func (s *ValidatorService) answer(machine, update string, m *nats.Msg) {
 	var says struct {
 		Reason string `json:"reason,omitempty"`
 		Error  string `json:"error,omitempty"`
 	}
 	err := ident.JSON("arg", m.Data, ident.MaxJSON)
 	if err == nil {
-		err = s.cfg.Client.Judge(ctx, machine, update, m.Data)
+		err = s.cfg.Client.Judge(s.work, machine, update, m.Data)
 	}
 	var refused *engine.RefusedError
 	var failed *engine.ValidatorError

@@ -86,18 +86,6 @@ func TestRemoteValidator(t *testing.T) {
 	}
 }
 
-// serveValidators serves those of a client until the test ends, and returns when it does.
-func serveValidators(t testing.TB, nc *nats.Conn, c *engine.Client) (stop func() error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() {
-		done <- remote.ServeValidators(ctx, remote.ValidatorsConfig{Conn: nc, Subjects: config(t, nc).Subjects, Client: c, Logger: quiet})
-	}()
-	t.Cleanup(cancel)
-	return func() error { cancel(); return receive(t, done) }
-}
-
 // Validators that are Go code beside a worker are asked by another program, which has none of its own.
 func TestServeValidators(t *testing.T) {
 	t.Parallel()
@@ -136,12 +124,11 @@ func TestServeValidators(t *testing.T) {
 		}
 		return "accepted"
 	}
-	const failed = `update: update "decide" of machine "m" cannot be validated, and was not delivered: `
+	const failed = `update "decide" of machine "m" cannot be validated, and was not delivered: `
 	equal(t, "before they are served", says("decide", `1`), failed+"no service answers pointsman.validate.m.decide")
-	stop := serveValidators(t, nc, s.Client)
-	for says("decide", `1`) != "accepted" { // the subscription is on its way
-		time.Sleep(time.Millisecond)
-	}
+	service, err := remote.ServeValidators(remote.ValidatorsConfig{Conn: nc, Subjects: config(t, nc).Subjects, Client: s.Client, Logger: quiet})
+	s.must(err)
+	equal(t, "accepted", says("decide", `1`), "accepted")
 	equal(t, "refused", says("decide", `-1`), "refused: negative")
 	equal(t, "does not fit", says("decide", `"x"`), "refused: the argument does not fit: json: cannot unmarshal string into Go value of type int")
 	equal(t, "panic", says("decide", `0`), failed+"its validator panicked: the log of the program that has it says where")
@@ -151,9 +138,9 @@ func TestServeValidators(t *testing.T) {
 	if !strings.Contains(string(reply.Data), `"error":"arg: is not JSON`) {
 		t.Errorf("no JSON: %s", reply.Data)
 	}
-	s.must(stop())
+	s.must(service.Stop())
 	equal(t, "after they were served", says("decide", `1`), failed+"no service answers pointsman.validate.m.decide")
-	if err := remote.ServeValidators(t.Context(), remote.ValidatorsConfig{}); err == nil {
+	if _, err := remote.ServeValidators(remote.ValidatorsConfig{}); err == nil {
 		t.Error("a configuration with nothing in it is no error")
 	}
 }

@@ -91,7 +91,7 @@ type Item struct {
 
 // Results answers an array, in its order.
 type Results struct {
-	Results []Item `json:"results"`
+	Results []Item `json:"results" nullable:"false"`
 }
 
 // refOf reads a reference: an instance id, or key:<correlation key>.

@@ -59,7 +59,7 @@ type Error struct {
 
 // ErrorBody is what answers a request that failed.
 type ErrorBody struct {
-	Error *Error `json:"error"`
+	Error *Error `json:"error" nullable:"false"`
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -76,12 +76,15 @@ func ErrorOf(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
+	var validator *engine.ValidatorError
 	e = &Error{Code: engine.Code(err), Message: err.Error(), Details: detailsOf(err), cause: err}
 	switch {
 	case errors.Is(err, bridge.ErrNoLetter), errors.Is(err, bridge.ErrNoMessage), errors.Is(err, bridge.ErrNoRoute):
 		e.Code = CodeNotFound
 	case e.Code == CodeNotFound:
 		e.Message = "there is no such instance"
+	case errors.As(err, &validator):
+		e.Message = validator.Error()
 	case errors.Is(err, engine.ErrTooManyWaits):
 		e.Message = engine.ErrTooManyWaits.Error()
 	case errors.Is(err, context.DeadlineExceeded):

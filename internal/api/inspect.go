@@ -24,6 +24,7 @@ type Signal struct {
 	Name       string          `json:"name"`
 	Payload    json.RawMessage `json:"payload"`
 	DedupKey   *string         `json:"dedup_key"`
+	SentBy     *string         `json:"sent_by"` // the API key, or admin; null where nobody had to say
 	InsertedAt time.Time       `json:"inserted_at"`
 }
 
@@ -40,7 +41,7 @@ func (a *API) Inbox(ctx context.Context, project string, r PageRequest) (Page[Si
 	}
 	items := make([]Signal, len(rows))
 	for i, s := range rows {
-		items[i] = Signal{ID: s.ID, Kind: s.Kind, Name: s.Name, Payload: s.Payload, DedupKey: optional(s.DedupKey), InsertedAt: s.InsertedAt.UTC()}
+		items[i] = Signal{ID: s.ID, Kind: s.Kind, Name: s.Name, Payload: s.Payload, DedupKey: optional(s.DedupKey), SentBy: optional(s.SentBy), InsertedAt: s.InsertedAt.UTC()}
 	}
 	return pageOf(items, limit, func(s Signal) string { return pack(s.ID) })
 }

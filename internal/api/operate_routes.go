@@ -12,14 +12,14 @@ type RoutesRequest struct{}
 
 // Routes are where the routes of a bridge stand.
 type Routes struct {
-	Items []Route `json:"items"`
+	Items []Route `json:"items" nullable:"false"`
 }
 
 // Route is where one stands. What is null is not known: no bridge has run it, or its consumer cannot be asked.
 type Route struct {
 	RoutePause
 	Stream      string   `json:"stream"`
-	Subjects    []string `json:"subjects"`
+	Subjects    []string `json:"subjects" nullable:"false"`
 	Consumer    string   `json:"consumer"`
 	Ordered     bool     `json:"ordered"`
 	Owner       *string  `json:"owner"`       // of an ordered route: the bridge that reads it
@@ -37,7 +37,7 @@ type Route struct {
 type RoutePause struct {
 	Name     string   `json:"name"`
 	Paused   bool     `json:"paused"`
-	PausedBy []string `json:"paused_by"` // config, operator
+	PausedBy []string `json:"paused_by" nullable:"false"` // config, operator
 }
 
 func routePauseOf(name string, p bridge.Pauses) RoutePause {

@@ -9,7 +9,7 @@ import (
 
 // Page is a part of a list. NextCursor is where the next one begins; null: there is none.
 type Page[T any] struct {
-	Items      []T     `json:"items"`
+	Items      []T     `json:"items" nullable:"false"`
 	NextCursor *string `json:"next_cursor"`
 }
 

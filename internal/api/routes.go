@@ -36,7 +36,7 @@ func (h *HeaderValue) UnmarshalJSON(b []byte) error {
 
 // RoutesTest says what the routes would make of a message: those that read it, or all of them and why not, where none does.
 type RoutesTest struct {
-	Routes []RouteTest `json:"routes"`
+	Routes []RouteTest `json:"routes" nullable:"false"`
 }
 
 // RouteTest is what one route would do.
@@ -52,7 +52,7 @@ type RouteTest struct {
 	DedupKey *string         `json:"dedup_key"` // null where it is the message's place in the stream
 	Payload  json.RawMessage `json:"payload"`   // of the signal
 	Start    *StartTest      `json:"start"`
-	Targets  []TargetTest    `json:"targets"`
+	Targets  []TargetTest    `json:"targets" nullable:"false"`
 }
 
 // StartTest is the instance that a route would start.

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/auth"
 	"github.com/pointsman/pointsman/internal/ident"
 )
 
@@ -44,7 +45,7 @@ func (a *API) SignalTo(ctx context.Context, project string, r SignalToRequest) (
 	if s.CorrelationKey = ref.Key(); s.CorrelationKey == "" {
 		s.InstanceID = ref.ID().String()
 	}
-	in, err := s.intake(project)
+	in, err := s.intake(ctx, project)
 	return a.signal(ctx, in, err)
 }
 
@@ -65,7 +66,7 @@ func (a *API) Signal(ctx context.Context, project string, r SignalRequest) (any,
 		if r.Items.One && s.DedupKey == "" {
 			s.DedupKey = r.IdempotencyKey
 		}
-		if intakes[i], errs[i] = s.intake(project); errs[i] != nil && r.Atomic {
+		if intakes[i], errs[i] = s.intake(ctx, project); errs[i] != nil && r.Atomic {
 			return nil, &engine.BatchError{Index: i, Err: errs[i]}
 		}
 	}
@@ -135,8 +136,8 @@ func (a *API) acceptSome(ctx context.Context, intakes []engine.Intake, errs []er
 	return all, nil
 }
 
-func (s NewSignal) intake(project string) (engine.Intake, error) {
-	in := engine.Intake{To: engine.ByKey(project, s.CorrelationKey), Name: s.Name, Payload: s.Payload, DedupKey: s.DedupKey}
+func (s NewSignal) intake(ctx context.Context, project string) (engine.Intake, error) {
+	in := engine.Intake{To: engine.ByKey(project, s.CorrelationKey), Name: s.Name, Payload: s.Payload, DedupKey: s.DedupKey, SentBy: auth.Caller(ctx)}
 	if err := ident.Name("name", s.Name); err != nil {
 		return in, err
 	}

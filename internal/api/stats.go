@@ -17,10 +17,10 @@ type NamedRequest struct {
 // Worker is one that was seen within the last day.
 type Worker struct {
 	Name      string         `json:"name"`
-	Alive     bool           `json:"alive"`    // was seen within a minute
-	Queues    map[string]int `json:"queues"`   // with how many instances of each may execute there at once
-	Machines  []string       `json:"machines"` // machine@version
-	Leases    int            `json:"leases"`   // batches in work
+	Alive     bool           `json:"alive"`                     // was seen within a minute
+	Queues    map[string]int `json:"queues"`                    // with how many instances of each may execute there at once
+	Machines  []string       `json:"machines" nullable:"false"` // machine@version
+	Leases    int            `json:"leases"`                    // batches in work
 	Executing int            `json:"executing"`
 	StartedAt time.Time      `json:"started_at"`
 	SeenAt    time.Time      `json:"seen_at"`

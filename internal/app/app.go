@@ -22,6 +22,7 @@ import (
 	"github.com/pointsman/pointsman/internal/httpapi"
 	"github.com/pointsman/pointsman/internal/natsapi"
 	"github.com/pointsman/pointsman/internal/natsio"
+	"github.com/pointsman/pointsman/remote"
 	"github.com/pointsman/pointsman/subjects"
 	"github.com/pointsman/pointsman/wake"
 )
@@ -105,10 +106,10 @@ func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machin
 			ReapInterval: cfg.Worker.ReapInterval, ShutdownTimeout: cfg.Worker.ShutdownTimeout, Logger: log,
 			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup, Webhooks: cfg.Retention.Webhooks},
 		})
-		if err != nil || len(remotes) == 0 {
+		if err != nil || len(cfg.Machines)+len(machines) == 0 {
 			return worker, err
 		}
-		return asking{worker, p.nc}, nil
+		return &workerOnNATS{Worker: worker, parts: p, machines: machines, shutdown: cfg.Worker.ShutdownTimeout, log: log}, nil
 	})
 }
 
@@ -192,7 +193,10 @@ func (p *parts) run(ctx context.Context, cfg *config.Config, prog program, log *
 	}
 	p.waker = wake.New(p.nc, p.space)
 	defer p.waker.Close()
-	if p.client, err = engine.NewClient(p.db, engine.Config{Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics}); err != nil {
+	if p.client, err = engine.NewClient(p.db, engine.Config{Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics, AskValidator: remote.Validators(p.nc, p.space), ValidateTimeout: validateTimeout(cfg)}); err != nil {
+		return err
+	}
+	if err := p.registerValidators(cfg); err != nil {
 		return err
 	}
 	c, err := build(p)

@@ -3,11 +3,13 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/auth"
 	"github.com/pointsman/pointsman/internal/config"
@@ -58,3 +60,23 @@ const (
 )
 
 func admitAll(context.Context, *config.Config, *parts, *slog.Logger) error { return nil }
+
+// WithKeys gives the API keys of a configuration's database, with no bridge between.
+func WithKeys(ctx context.Context, cfg *config.Config, do func(*auth.Keys) error) error {
+	if err := checkDatabase(cfg); err != nil {
+		return err
+	}
+	db, err := engine.Connect(ctx, cfg.Database.URL, 1, cfg.Database.Pooler == config.PoolerTransaction)
+	if err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	defer db.Close()
+	if err := engine.CheckSchema(ctx, db, cfg.Database.Schema); err != nil {
+		return fmt.Errorf("database: %w", err)
+	}
+	keys, err := auth.NewKeys(db, cfg.Database.Schema)
+	if err != nil {
+		return err
+	}
+	return do(keys)
+}

@@ -93,6 +93,7 @@ type Machine struct {
 	Remote  Remote
 	Queue   string // of instances whose start names none
 	Retry   Retry
+	Updates []Update // that are validated; those of the newest version are for all
 }
 
 // Remote is how a service is asked.

@@ -182,6 +182,7 @@ func (m *Machine) read(o *object) {
 	retry.duration("max", &m.Retry.Max, 0, longest)
 	retry.decimal("factor", &m.Retry.Factor, 1, 1000)
 	retry.close()
+	m.Updates = readUpdates(o)
 	o.close()
 	if m.Retry.Max < m.Retry.Initial {
 		retry.fail("max", "is %s, want at least initial, %s", formatDuration(m.Retry.Max), formatDuration(m.Retry.Initial))

@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -16,11 +18,11 @@ import (
 
 const schemas = "#/components/schemas/"
 
-// describe is the configuration of the OpenAPI document. It is served as /openapi.json and /openapi.yaml, and for programs that do not know
-// OpenAPI 3.1 as /openapi-3.0.json and /openapi-3.0.yaml.
+// describe is the configuration of the OpenAPI document.
 func describe(version string) huma.Config {
 	registry := huma.NewMapRegistry(schemas, huma.DefaultSchemaNamer)
 	registry.RegisterTypeAlias(reflect.TypeFor[engine.Status](), reflect.TypeFor[status]())
+	registry.RegisterTypeAlias(reflect.TypeFor[api.HeaderValue](), reflect.TypeFor[headerValue]())
 	cfg := huma.Config{
 		OpenAPI: &huma.OpenAPI{
 			OpenAPI: "3.1.0",
@@ -36,7 +38,7 @@ func describe(version string) huma.Config {
 			},
 			Security: []map[string][]string{{"token": {}}},
 		},
-		OpenAPIPath: "/openapi", Formats: huma.DefaultFormats, DefaultFormat: "application/json",
+		Formats: huma.DefaultFormats, DefaultFormat: "application/json",
 	}
 	cfg.AllowAdditionalPropertiesByDefault = true // answers may get more fields
 	return cfg
@@ -47,6 +49,14 @@ type status struct{}
 
 func (status) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Enum: []any{"runnable", "executing", "awaiting_signal", "done", "failed", "canceled"}}
+}
+
+// headerValue is one value of a header of a message, or several.
+type headerValue struct{}
+
+func (headerValue) Schema(huma.Registry) *huma.Schema {
+	one := &huma.Schema{Type: huma.TypeString}
+	return &huma.Schema{OneOf: []*huma.Schema{one, {Type: huma.TypeArray, Items: one}}}
 }
 
 // document adds an operation to the OpenAPI document.
@@ -164,14 +174,73 @@ func bodySchema(registry huma.Registry, t reflect.Type, o operation) *huma.Schem
 func (s *Server) finishDocument() {
 	registry := s.huma.OpenAPI().Components.Schemas
 	for name, schema := range registry.Map() {
+		if schema.AdditionalProperties == true {
+			schema.AdditionalProperties = nil // which says the same, and less
+		}
 		t := registry.TypeFromRef(schemas + name)
 		for _, f := range reflect.VisibleFields(t) {
 			key, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 			property := schema.Properties[key]
-			if property == nil || f.Type.Kind() != reflect.Pointer || property.Ref == "" || strings.Contains(options, "omitempty") {
+			if property == nil || f.Type.Kind() != reflect.Pointer || property.Ref == "" || strings.Contains(options, "omitempty") || f.Tag.Get("nullable") == "false" {
 				continue
 			}
 			schema.Properties[key] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: property.Ref}, {Type: "null"}}}
 		}
 	}
+}
+
+// serveDocument serves the document, when it is complete, as /openapi.json and /openapi.yaml, and for programs that do not know OpenAPI 3.1
+// as /openapi-3.0.json.
+func (s *Server) serveDocument() error {
+	document := s.huma.OpenAPI()
+	text, err := json.Marshal(document)
+	if err != nil {
+		return err
+	}
+	yaml, err := document.YAML()
+	if err != nil {
+		return err
+	}
+	old, err := document.Downgrade()
+	if err != nil {
+		return err
+	}
+	if old, err = withoutNull(old); err != nil {
+		return err
+	}
+	for name, body := range map[string][]byte{"/openapi.json": text, "/openapi-3.0.json": old, "/openapi.yaml": yaml} {
+		mime := "application/openapi+" + strings.TrimPrefix(path.Ext(name), ".")
+		s.mux.HandleFunc("GET "+name, s.compress(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", mime)
+			_, _ = w.Write(body) // who asked has gone
+		})))
+	}
+	return nil
+}
+
+// withoutNull writes "this, or null" as OpenAPI 3.0 has it, where null is no type.
+func withoutNull(document []byte) ([]byte, error) {
+	var root any
+	if err := json.Unmarshal(document, &root); err != nil {
+		return nil, err
+	}
+	var visit func(any)
+	visit = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, item := range v {
+				visit(item)
+			}
+		case map[string]any:
+			if either, ok := v["anyOf"].([]any); ok && len(either) == 2 && reflect.DeepEqual(either[1], map[string]any{"type": "null"}) {
+				delete(v, "anyOf")
+				v["allOf"], v["nullable"] = either[:1], true
+			}
+			for _, item := range v {
+				visit(item)
+			}
+		}
+	}
+	visit(root)
+	return json.Marshal(root)
 }

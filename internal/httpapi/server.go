@@ -85,7 +85,7 @@ func New(cfg Config) (*Server, error) {
 	s.operating()
 	s.stats()
 	s.finishDocument()
-	return s, nil
+	return s, s.serveDocument()
 }
 
 func or[T comparable](v *T, otherwise T) {

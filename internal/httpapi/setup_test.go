@@ -40,7 +40,7 @@ func TestServer(t *testing.T) {
 	for name, test := range map[string]func(*bundle){
 		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Keys": testKeys, "Text": testText, "Unknown": testUnknown, "Sizes": testSizes, "Wait": testWait,
 		"Conditional": testConditional, "Events": testEvents, "Operate": testOperate, "Pages": testPages, "Held": testHeld, "Shared": testShared, "DeadLetters": testDeadLetters,
-		"Stats": testStats, "Headers": testHeaders, "Browsers": testBrowsers,
+		"Stats": testStats, "Headers": testHeaders, "Browsers": testBrowsers, "Stream": testStream,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -52,7 +52,7 @@ func stream[Req any, State state](s *Server, o operation, event string, watch fu
 			w.WriteHeader(http.StatusNoContent)
 			return nil
 		}
-		if err := out.begin(); err == nil {
+		if err := out.begin(); err == nil && r.Method != http.MethodHead {
 			s.pump(ctx, out, first, sights)
 		}
 		return nil // whoever listened knows by its end

@@ -33,7 +33,7 @@ const (
 	maxBody     = 8 << 20 // of a request; the server's max_payload is mostly less
 	maxRequests = 512     // in work at once; one more is told to come again
 	maxWaiting  = 10_000  // requests that wait for an instance, beside these
-	// requestTimeout is for the work of a request, beside what a get asks to wait.
+	// requestTimeout is for the work of a request, beside what a get or an update asks to wait.
 	requestTimeout = 20 * time.Second // less than callers wait: an answer that says so is better than none
 )
 
@@ -109,7 +109,7 @@ func (s *Service) take(ctx context.Context, verb string, do operation, r micro.R
 		return // who asks for nothing gets nothing, also no start of which nobody would know
 	}
 	slots, limit := s.slots, requestTimeout
-	if verb == VerbGet && bytes.Contains(body, []byte(`"wait"`)) { // those that only seem to wait are no harm among them
+	if (verb == VerbGet || verb == VerbUpdate) && bytes.Contains(body, []byte(`"wait"`)) { // those that only seem to wait are no harm among them
 		slots, limit = s.waiting, requestTimeout+api.MaxWait
 	}
 	select {

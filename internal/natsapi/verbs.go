@@ -19,6 +19,7 @@ const (
 	VerbInbox       = "inbox"
 	VerbHistory     = "history"
 	VerbEvents      = "events"
+	VerbUpdate      = "update"
 	VerbCancel      = "cancel"
 	VerbRetry       = "retry"
 	VerbPause       = "pause"
@@ -40,6 +41,10 @@ const (
 	VerbWebhook       = "webhook"
 	VerbWebhookRetry  = "webhook-retry"
 	VerbWebhooksRetry = "webhooks-retry"
+	VerbChildren      = "children"
+	VerbStats         = "stats"
+	VerbWorkers       = "workers"
+	VerbQueues        = "queues"
 )
 
 // operation answers a request of a project.
@@ -61,6 +66,17 @@ func operations(a *api.API) map[string]operation {
 				return nil, err
 			}
 			return a.Signal(ctx, project, r)
+		},
+		VerbUpdate: func(ctx context.Context, project string, h nats.Header, body []byte) (any, error) {
+			var r api.UpdateRequest
+			if err := api.Decode(body, &r); err != nil {
+				return nil, err
+			}
+			if r.IdempotencyKey == "" {
+				r.IdempotencyKey = h.Get(subjects.HeaderIdempotencyKey)
+			}
+			r.Traceparent = h.Get(subjects.HeaderTraceparent)
+			return a.Update(ctx, project, r)
 		},
 		VerbGet:         of(a.Get),
 		VerbList:        of(a.List),
@@ -88,6 +104,10 @@ func operations(a *api.API) map[string]operation {
 		VerbWebhook:       of(a.Webhook),
 		VerbWebhookRetry:  of(a.RetryWebhook),
 		VerbWebhooksRetry: of(a.RetryWebhooks),
+		VerbChildren:      of(a.Children),
+		VerbStats:         of(a.Stats),
+		VerbWorkers:       of(anyProject(a.Workers)),
+		VerbQueues:        of(anyProject(a.Queues)),
 	}
 }
 

@@ -87,6 +87,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"list recent": x.listRecent, "list by key": x.listKey, "list by prefix": x.listPrefix, "list ended": x.listEnded, "instances by id": x.instancesByID,
 		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "resume": x.resume, "unserved": x.unserved,
 		"fates": x.fates, "vanished": x.vanished, "traces": x.traces, "note dropped": x.noteDropped, "forget dropped": x.forgetDropped,
+		"api key": x.apiKey, "list keys": x.listKeys, "list workers": x.listWorkers, "list queues": x.listQueues, "count live": x.countLive, "count ended": x.countEnded,
 	}
 	for name, sql := range map[string]string{
 		"judged": x.judged, "keep verdict": x.keepVerdict, "forget verdicts": x.forgetVerdicts, "update taken": x.updateTaken, "set event": x.setEvent,
@@ -145,7 +146,7 @@ func checkPlan(t *testing.T, conn *pgx.Conn, name, sql string, mayRead ...string
 
 var (
 	// small tables may be read whole.
-	small = map[string]bool{"machines": true, "workers": true, "relays": true, "outbox_shards": true, "departed_to": true}
+	small = map[string]bool{"machines": true, "workers": true, "relays": true, "outbox_shards": true, "departed_to": true, "api_keys": true}
 	// inOrder are read from their beginning, up to a limit.
 	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "verdicts_at": true, "webhook_deliveries_next": true}
 )

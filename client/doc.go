@@ -1,0 +1,11 @@
+// Package client speaks the HTTP API of pointsman, for programs that have neither its database nor its NATS server at hand.
+//
+//	c, err := client.New(client.Config{URL: "http://127.0.0.1:8080", Token: os.Getenv("TOKEN")})
+//	in, err := c.Start(ctx, client.NewInstance{Machine: "order", CorrelationKey: "order-1001"})
+//	done, err := c.Signal(ctx, client.ByKey("order-1001"), "payment", map[string]any{"amount": 42}, "pay-7")
+//	in, err = c.Wait(ctx, client.ByKey("order-1001"))
+//
+// A request that the server could not answer (503), or that never got there, is sent again, with growing pauses, where a second one does no
+// harm: reads, what has an idempotency key, and what may be sent twice anyway. A refusal is an [*Error] with the contract's code.
+// Programs in other languages have their client generated from /openapi.json.
+package client

@@ -1,0 +1,64 @@
+package client
+
+import (
+	"errors"
+
+	"github.com/google/uuid"
+
+	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/api"
+)
+
+// The types of requests and answers are those of the API.
+type (
+	Instance    = api.Instance
+	NewInstance = api.NewInstance
+	NewSignal   = api.NewSignal
+	Signaled    = api.Signaled
+	Signal      = api.Signal
+	Transition  = engine.Transition
+	Item        = api.Item
+	Filter      = api.ListRequest
+	Error       = api.Error
+	Status      = engine.Status
+
+	InstancePage   = api.Page[api.Instance]
+	SignalPage     = api.Page[api.Signal]
+	TransitionPage = api.Page[engine.Transition]
+)
+
+// Codes of errors.
+const (
+	CodeInvalid      = api.CodeInvalid
+	CodeUnauthorized = api.CodeUnauthorized
+	CodeForbidden    = api.CodeForbidden
+	CodeNotFound     = api.CodeNotFound
+	CodeNoTarget     = api.CodeNoTarget
+	CodeConflict     = api.CodeConflict
+	CodeTooLarge     = api.CodeTooLarge
+	CodeQuota        = api.CodeQuota
+	CodeUnavailable  = api.CodeUnavailable
+)
+
+// Code is the code of a refusal, "" for any other error.
+func Code(err error) string {
+	var refused *Error
+	if errors.As(err, &refused) {
+		return refused.Code
+	}
+	return ""
+}
+
+// Ref names an instance. The zero Ref names nobody.
+type Ref struct{ text string }
+
+// ByID refers to the instance with this id.
+func ByID(id uuid.UUID) Ref { return Ref{id.String()} }
+
+// ByKey refers to the live instance that holds this correlation key, or else to the one that held it last.
+func ByKey(key string) Ref { return Ref{"key:" + key} }
+
+// ParseRef reads a reference as the API writes it: an id, or key:<correlation key>. What is wrong with it the server says.
+func ParseRef(s string) Ref { return Ref{s} }
+
+func (r Ref) String() string { return r.text }

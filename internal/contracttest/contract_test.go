@@ -1,0 +1,286 @@
+package contracttest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/api"
+	"github.com/pointsman/pointsman/internal/apptest"
+	"github.com/pointsman/pointsman/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+const configuration = `
+database: {url: "${POINTSMAN_DATABASE_URL}"}
+nats: {url: "${POINTSMAN_NATS_URL}"}
+`
+
+// visitor is a machine that publishes a value, waits for a signal "go", and ends with its payload; a payload of false fails it.
+func visitor(t *testing.T) *engine.Machine {
+	t.Helper()
+	machine, err := engine.Define(engine.Definition[json.RawMessage]{Name: "visitor", Start: "enter", Steps: map[string]engine.Step[json.RawMessage]{
+		"enter": func(_ context.Context, v *engine.Visit[json.RawMessage]) (engine.Outcome, error) {
+			return engine.Await("leave", "go").SetEvent("seen", v.State), nil
+		},
+		"leave": func(_ context.Context, v *engine.Visit[json.RawMessage]) (engine.Outcome, error) {
+			if payload := v.Awaited[0].Payload; string(payload) != "false" {
+				return engine.Done(payload), nil
+			}
+			return engine.Stop("it was told to"), nil
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return machine
+}
+
+// bundle is one test on one surface; its keys are its own.
+type bundle struct {
+	*testing.T
+	driver
+	prefix string
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	stack := apptest.Start(t, configuration, nil, visitor(t))
+	for surface, make := range map[string]func(*testing.T, *apptest.Stack) driver{"HTTP": newHTTP, "NATS": newNATS, "Go": newGo, "CLI": newCommandLine} {
+		for name, test := range map[string]func(*bundle){
+			"Life": testLife, "Numbers": testNumbers, "Duplicates": testDuplicates, "Conflicts": testConflicts, "Nobody": testNobody, "Invalid": testInvalid, "Operate": testOperate, "List": testList,
+		} {
+			t.Run(surface+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				test(&bundle{t, make(t, stack), strings.ToLower(surface) + "/" + name + " %ü "})
+			})
+		}
+	}
+}
+
+// start a visitor with a key of this test, which waits.
+func (b *bundle) begin(key, state string) api.Instance {
+	b.Helper()
+	in, err := b.start(b.Context(), api.NewInstance{Machine: "visitor", CorrelationKey: b.prefix + key, State: json.RawMessage(state)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.becomes(key, engine.StatusAwaiting)
+	return in
+}
+
+func (b *bundle) ref(key string) string { return "key:" + b.prefix + key }
+
+func (b *bundle) becomes(key string, status engine.Status) (in api.Instance) {
+	b.Helper()
+	apptest.Eventually(b, key+" is "+string(status), func() (bool, error) {
+		var err error
+		in, err = b.get(b.Context(), b.ref(key))
+		return in.Status == status, fmt.Errorf("it is %s: %w", in.Status, err)
+	})
+	return in
+}
+
+// is wants an error of a code; "none" is none.
+func (b *bundle) is(want string, err error) {
+	b.Helper()
+	if got := code(err); got != want {
+		b.Errorf("got %s (%v), want %s", got, err, want)
+	}
+}
+
+func equal[T comparable](b *bundle, what string, got, want T) {
+	b.Helper()
+	if got != want {
+		b.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func compact(b *bundle, text json.RawMessage) string {
+	b.Helper()
+	var v strings.Builder
+	for _, field := range strings.Fields(string(text)) {
+		v.WriteString(field)
+	}
+	return v.String()
+}
+
+func testLife(b *bundle) {
+	in := b.begin("a", `{"n": 1}`)
+	waiting, err := b.get(b.Context(), in.ID)
+	b.is("none", err)
+	equal(b, "waits", fmt.Sprint(waiting.Step, waiting.Awaits, *waiting.CorrelationKey == b.prefix+"a"), "leave[go] true")
+	value, err := b.event(b.Context(), b.ref("a"), "seen")
+	b.is("none", err)
+	equal(b, "event", compact(b, value), `{"n":1}`)
+	_, err = b.event(b.Context(), b.ref("a"), "unseen")
+	b.is(api.CodeNotFound, err)
+	done, err := b.signal(b.Context(), b.ref("a"), "note", `[1, 2]`, "")
+	b.is("none", err)
+	equal(b, "delivered", done.Result+done.InstanceID, "delivered"+in.ID)
+	inbox, err := b.inbox(b.Context(), in.ID)
+	b.is("none", err)
+	equal(b, "inbox", fmt.Sprint(len(inbox), inbox[0].ID == *done.SignalID, inbox[0].Kind, inbox[0].Name, compact(b, inbox[0].Payload)), "1 truesignalnote[1,2]")
+	_, err = b.signal(b.Context(), in.ID, "go", `"bye"`, "")
+	b.is("none", err)
+	end, err := b.wait(b.Context(), in.ID)
+	b.is("none", err)
+	equal(b, "end", string(end.Status)+compact(b, end.Result), `done"bye"`)
+	steps, err := b.history(b.Context(), b.ref("a"))
+	b.is("none", err)
+	equal(b, "history", fmt.Sprint(len(steps), steps[0].Step, steps[0].Outcome, steps[1].Step, steps[1].Outcome), "2leavedoneenterawait")
+	_, err = b.signal(b.Context(), b.ref("a"), "go", `1`, "")
+	b.is(api.CodeNoTarget, err)
+}
+
+func testNumbers(b *bundle) {
+	const n = `{"id":12345678901234567890,"price":10.50,"big":1e400}`
+	b.begin("a", n)
+	_, err := b.signal(b.Context(), b.ref("a"), "note", n, "")
+	b.is("none", err)
+	inbox, err := b.inbox(b.Context(), b.ref("a"))
+	b.is("none", err)
+	in, err := b.get(b.Context(), b.ref("a"))
+	b.is("none", err)
+	value, err := b.event(b.Context(), b.ref("a"), "seen")
+	b.is("none", err)
+	for what, text := range map[string]json.RawMessage{"inbox": inbox[0].Payload, "state": in.State, "event": value} {
+		got := compact(b, text)
+		if !strings.Contains(got, `"id":12345678901234567890`) || !strings.Contains(got, `"price":10.50`) || !strings.Contains(got, "1"+strings.Repeat("0", 400)) {
+			b.Errorf("%s: %.100s", what, got)
+		}
+	}
+}
+
+func testDuplicates(b *bundle) {
+	first, err := b.start(b.Context(), api.NewInstance{Machine: "visitor", DedupKey: b.prefix + "d"})
+	b.is("none", err)
+	again, err := b.start(b.Context(), api.NewInstance{Machine: "visitor", DedupKey: b.prefix + "d"})
+	b.is("none", err)
+	equal(b, "same", again.ID, first.ID)
+	_, err = b.start(b.Context(), api.NewInstance{Machine: "visitor", DedupKey: b.prefix + "d", State: json.RawMessage(`1`)})
+	b.is(api.CodeConflict, err)
+	one, err := b.signal(b.Context(), first.ID, "note", `{"a": 1}`, "d")
+	b.is("none", err)
+	two, err := b.signal(b.Context(), first.ID, "note", `{"a": 1}`, "d")
+	b.is("none", err)
+	equal(b, "signals", one.Result+two.Result+fmt.Sprint(*one.SignalID == *two.SignalID), "deliveredduplicatetrue")
+	_, err = b.signal(b.Context(), first.ID, "note", `{"a": 2}`, "d")
+	b.is(api.CodeConflict, err)
+	_, err = b.signal(b.Context(), first.ID, "other", `{"a": 1}`, "d")
+	b.is(api.CodeConflict, err)
+}
+
+func testConflicts(b *bundle) {
+	b.begin("a", `1`)
+	_, err := b.start(b.Context(), api.NewInstance{Machine: "visitor", CorrelationKey: b.prefix + "a"})
+	b.is(api.CodeConflict, err)
+	_, err = b.start(b.Context(), api.NewInstance{Machine: "visitor", UniqueKey: b.prefix + "u"})
+	b.is("none", err)
+	_, err = b.start(b.Context(), api.NewInstance{Machine: "visitor", UniqueKey: b.prefix + "u"})
+	b.is(api.CodeConflict, err)
+}
+
+func testNobody(b *bundle) {
+	for _, ref := range []string{b.ref("nobody"), "00000001-0000-7000-8000-000000000000"} {
+		_, err := b.get(b.Context(), ref)
+		b.is(api.CodeNotFound, err)
+		_, err = b.wait(b.Context(), ref)
+		b.is(api.CodeNotFound, err)
+		_, err = b.inbox(b.Context(), ref)
+		b.is(api.CodeNotFound, err)
+		_, err = b.history(b.Context(), ref)
+		b.is(api.CodeNotFound, err)
+		_, err = b.event(b.Context(), ref, "seen")
+		b.is(api.CodeNotFound, err)
+		_, err = b.cancel(b.Context(), ref, "")
+		b.is(api.CodeNotFound, err)
+		_, err = b.signal(b.Context(), ref, "go", `1`, "")
+		b.is(api.CodeNoTarget, err)
+		for _, verb := range []string{"retry", "pause", "resume"} {
+			_, err = b.operate(b.Context(), verb, ref)
+			b.is(api.CodeNotFound, err)
+		}
+	}
+}
+
+func testInvalid(b *bundle) {
+	for _, n := range []api.NewInstance{
+		{Machine: ""},
+		{Machine: "a.b"},
+		{Machine: "visitor", CorrelationKey: strings.Repeat("k", 513)},
+		{Machine: "visitor", CorrelationKey: "a\nb"},
+		{Machine: "visitor", Queue: "a.b"},
+		{Machine: "visitor", State: json.RawMessage(`"\u0000"`)},
+		{Machine: "visitor", State: json.RawMessage(`"` + strings.Repeat("x", 1<<20-1) + `"`)},
+	} {
+		if _, cli := b.driver.(onCommandLine); cli && len(n.State) > 1000 {
+			continue // an argument of a program is not so long
+		}
+		_, err := b.start(b.Context(), n)
+		if got := code(err); got != api.CodeInvalid && got != api.CodeTooLarge {
+			b.Errorf("%.80v: %s", n, got)
+		}
+	}
+	b.begin("a", `1`)
+	for _, s := range [][3]string{{"a b", `1`, ""}, {"note", `"\u0000"`, ""}, {"note", `1`, strings.Repeat("d", 513)}, {"note", `1`, "a\tb"}} {
+		_, err := b.signal(b.Context(), b.ref("a"), s[0], s[1], s[2])
+		b.is(api.CodeInvalid, err)
+	}
+	for _, ref := range []string{"x", "key:", "key:" + strings.Repeat("k", 513)} {
+		_, err := b.get(b.Context(), ref)
+		if ref == "key:" && code(err) == api.CodeNotFound { // in Go that is the zero Ref
+			continue
+		}
+		b.is(api.CodeInvalid, err)
+	}
+	_, err := b.list(b.Context(), api.ListRequest{Status: "gone"})
+	b.is(api.CodeInvalid, err)
+}
+
+func testOperate(b *bundle) {
+	b.begin("a", `1`)
+	in, err := b.operate(b.Context(), "pause", b.ref("a"))
+	b.is("none", err)
+	equal(b, "paused", in.Paused, true)
+	_, err = b.signal(b.Context(), b.ref("a"), "go", `false`, "")
+	b.is("none", err)
+	in, err = b.operate(b.Context(), "resume", b.ref("a"))
+	b.is("none", err)
+	equal(b, "paused", in.Paused, false)
+	in = b.becomes("a", engine.StatusFailed)
+	equal(b, "why", *in.LastError, "it was told to")
+	_, err = b.operate(b.Context(), "pause", b.ref("a"))
+	b.is(api.CodeConflict, err)
+	in, err = b.operate(b.Context(), "retry", in.ID)
+	b.is("none", err)
+	equal(b, "live", in.Status.Live(), true)
+	b.becomes("a", engine.StatusFailed)
+	b.begin("b", `1`)
+	for range 2 {
+		in, err = b.cancel(b.Context(), b.ref("b"), "enough")
+		b.is("none", err)
+		equal(b, "canceled", string(in.Status)+*in.LastError, "canceledenough")
+	}
+}
+
+func testList(b *bundle) {
+	for _, key := range []string{"1", "2", "3"} {
+		b.begin(key, `1`)
+	}
+	_, err := b.cancel(b.Context(), b.ref("2"), "")
+	b.is("none", err)
+	for status, want := range map[engine.Status]string{"": "321", engine.StatusAwaiting: "31", engine.StatusCanceled: "2"} {
+		page, err := b.list(b.Context(), api.ListRequest{CorrelationPrefix: b.prefix, Status: status, Machine: "visitor"})
+		b.is("none", err)
+		got := ""
+		for _, in := range page.Items {
+			got += strings.TrimPrefix(*in.CorrelationKey, b.prefix)
+		}
+		equal(b, "list "+string(status), got, want)
+	}
+}
