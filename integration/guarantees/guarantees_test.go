@@ -331,7 +331,9 @@ func TestGuarantee8_ReadsAndRefusalsChangeNothing(t *testing.T) {
 		{"signal", map[string]any{"instance_id": "01890000-0000-7000-8000-000000000000", "name": "item"}},
 		{"signal", map[string]any{"correlation_key": "pack-w1", "name": "no such name"}},
 		{"signal", map[string]any{"correlation_key": "pack-1", "name": "item"}},
-		{"retry", ref}, {"retry", map[string]any{"ref": "key:nobody"}}, {"cancel", map[string]any{"ref": "key:nobody"}},
+		{"retry", ref},
+		{"retry", map[string]any{"ref": "key:nobody"}},
+		{"cancel", map[string]any{"ref": "key:nobody"}},
 	} {
 		if answer, err := a.ask(a.ctx, refused.verb, refused.what); err == nil {
 			t.Errorf("%s %v is not refused: %s", refused.verb, refused.what, answer)

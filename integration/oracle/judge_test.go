@@ -50,9 +50,16 @@ func (w *world) judge(t *testing.T) []Violation {
 	t.Helper()
 	a := NewAccount()
 	for _, e := range []Event{
-		{ID: "start", Key: "k1", Want: Starts}, {ID: "first", Key: "k1", Name: "a", Lane: "lane"}, {ID: "second", Key: "k1", Name: "a", Lane: "lane"},
-		{ID: "one", Key: "k1", Name: "a", Rival: "r"}, {ID: "other", Key: "k1", Name: "a", Rival: "r"}, {ID: "poison", Want: Dead}, {ID: "filtered", Want: Filtered},
-		{ID: "asked", Key: "k2", Want: Asked}, {ID: "refused", Key: "k4", Want: Asked}, {ID: "inner", Key: "k3", Want: Starts, Internal: true},
+		{ID: "start", Key: "k1", Want: Starts},
+		{ID: "first", Key: "k1", Name: "a", Lane: "lane"},
+		{ID: "second", Key: "k1", Name: "a", Lane: "lane"},
+		{ID: "one", Key: "k1", Name: "a", Rival: "r"},
+		{ID: "other", Key: "k1", Name: "a", Rival: "r"},
+		{ID: "poison", Want: Dead},
+		{ID: "filtered", Want: Filtered},
+		{ID: "asked", Key: "k2", Want: Asked},
+		{ID: "refused", Key: "k4", Want: Asked},
+		{ID: "inner", Key: "k3", Want: Starts, Internal: true},
 	} {
 		a.Expect(e)
 	}

@@ -29,9 +29,12 @@ type familyState struct {
 }
 
 // The events of effects, which the player has to know beforehand.
-func childKey(parent string, n int) string   { return fmt.Sprintf("%s.%d", parent, n) }
+
+func childKey(parent string, n int) string { return fmt.Sprintf("%s.%d", parent, n) }
+
 func childEvent(parent string, n int) string { return fmt.Sprintf("%s/start of child %d", parent, n) }
-func backEvent(parent string, n int) string  { return fmt.Sprintf("%s/child %d is back", parent, n) }
+
+func backEvent(parent string, n int) string { return fmt.Sprintf("%s/child %d is back", parent, n) }
 
 const valueOfFamily = "link"
 

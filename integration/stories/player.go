@@ -166,8 +166,11 @@ func (p *Player) ask(ctx context.Context, e oracle.Event, start map[string]any) 
 	case err != nil:
 		return false, err
 	}
-	if err := json.Unmarshal(reply, &answer); err != nil || answer.ID == "" {
-		return false, fmt.Errorf("answer to a start: %v: %s", err, reply)
+	if err := json.Unmarshal(reply, &answer); err != nil {
+		return false, fmt.Errorf("answer to a start: %w: %s", err, reply)
+	}
+	if answer.ID == "" {
+		return false, fmt.Errorf("answer to a start names no instance: %s", reply)
 	}
 	p.Account.Answered(e.ID, oracle.Answer{Instance: answer.ID})
 	return true, nil
