@@ -20,12 +20,15 @@ import (
 
 // Config of a [Client]. The zero value is usable.
 type Config struct {
-	Schema   string                // zero: "pointsman"
-	Outcomes []Status              // which ends are published; nil: done, failed and canceled
-	Waker    Waker                 // carries pokes and notices to other processes; nil: they poll
-	WaitPoll time.Duration         // how long a wait goes without a look where no notice comes, growing to five times that; zero: 1s
-	Logger   *slog.Logger          // zero: slog.Default
-	Metrics  prometheus.Registerer // zero: none
+	Schema   string        // zero: "pointsman"
+	Outcomes []Status      // which ends are published; nil: done, failed and canceled
+	Waker    Waker         // carries pokes and notices to other processes; nil: they poll
+	WaitPoll time.Duration // how long a wait goes without a look where no notice comes, growing to five times that; zero: 1s
+	Logger   *slog.Logger  // zero: slog.Default
+	// MaxActiveTriggers is how many triggers of one project may wait for an event at once; zero: any number. All programs should say the same.
+	MaxActiveTriggers int
+	KeepDedup         time.Duration         // for how long the events of messages are known after their trigger is purged; zero: 168h, as of [Retention]
+	Metrics           prometheus.Registerer // zero: none
 }
 
 // Waker carries best-effort pokes ("work may be waiting in this queue") and notices ("these instances have changed") between processes.
@@ -48,7 +51,11 @@ type Client struct {
 	waker   Waker
 	log     *slog.Logger
 	metrics *metrics
-	waits   *waits
+	waits   *waits[Instance]
+	watched *waits[Trigger]
+
+	maxTriggers int
+	keepDedup   time.Duration
 
 	mu    sync.Mutex
 	pokes map[*Worker]struct{} // of this process
@@ -99,8 +106,13 @@ func NewClient(db *pgxpool.Pool, cfg Config) (*Client, error) {
 	if cfg.WaitPoll < 0 {
 		return nil, fmt.Errorf("wait poll %s: is below 0", cfg.WaitPoll)
 	}
-	c.waits = newWaits(st, cfg.Waker, cmp.Or(cfg.WaitPoll, time.Second), c.log)
-	c.metrics, err = newMetrics(cfg.Metrics, st.Unguarded, c.waits.size)
+	if cfg.MaxActiveTriggers < 0 || cfg.KeepDedup < 0 {
+		return nil, fmt.Errorf("max active triggers %d, keep dedup %s: is below 0", cfg.MaxActiveTriggers, cfg.KeepDedup)
+	}
+	c.maxTriggers, c.keepDedup = cfg.MaxActiveTriggers, cmp.Or(cfg.KeepDedup, keepDedup)
+	poll := cmp.Or(cfg.WaitPoll, time.Second)
+	c.waits, c.watched = newWaits(instances(st), cfg.Waker, poll, c.log), newWaits(triggers(st), cfg.Waker, poll, c.log)
+	c.metrics, err = newMetrics(cfg.Metrics, st.Unguarded, func() int64 { return c.waits.size() + c.watched.size() })
 	return c, err
 }
 
@@ -176,13 +188,14 @@ func snapshot(in store.Instance) Instance {
 	return out
 }
 
-// Cancel ends an instance and empties its inbox. The step that runs, if one does, commits nothing any more. It is idempotent: the
+// Cancel ends an instance, empties its inbox, and cancels the triggers that it waits for. The step that runs, if one does, commits nothing any more. It is idempotent: the
 // error is [ErrNotFound] only where there is no such instance; one that has ended stays as it ended.
 func (c *Client) Cancel(ctx context.Context, ref Ref, reason string) (Instance, error) {
-	in, err := c.cancel(ctx, c.store, ref, reason)
+	in, triggers, err := c.cancel(ctx, c.store, ref, reason)
 	if err == nil {
 		c.Wake(OutboxQueue)
 		c.tell(noticeEnded, []uuid.UUID{in.ID})
+		c.toldTriggers(triggers)
 	}
 	return in, err
 }
@@ -193,18 +206,21 @@ func (c *Client) CancelTx(ctx context.Context, tx pgx.Tx, ref Ref, reason string
 	if err != nil {
 		return Instance{}, err
 	}
-	return c.cancel(ctx, st, ref, reason)
+	in, _, err := c.cancel(ctx, st, ref, reason)
+	return in, err
 }
 
-func (c *Client) cancel(ctx context.Context, st *store.Store, ref Ref, reason string) (Instance, error) {
+func (c *Client) cancel(ctx context.Context, st *store.Store, ref Ref, reason string) (Instance, []store.EndedTrigger, error) {
 	in, err := get(ctx, st, ref)
 	if err != nil || !in.Status.Live() {
-		return in, err
+		return in, nil, err
 	}
-	if _, err := st.Cancel(ctx, []uuid.UUID{in.ID}, reason, c.publish); err != nil {
-		return Instance{}, fmt.Errorf("cancel: %w", err)
+	_, triggers, err := st.Cancel(ctx, []uuid.UUID{in.ID}, reason, c.publish)
+	if err != nil {
+		return Instance{}, nil, fmt.Errorf("cancel: %w", err)
 	}
-	return get(ctx, st, Ref{project: in.Project, id: in.ID})
+	in, err = get(ctx, st, Ref{project: in.Project, id: in.ID})
+	return in, triggers, err
 }
 
 // Wake pokes the workers of these queues, here and in other processes. Only who uses a Tx method has a use for it: after the

@@ -191,7 +191,7 @@ var allTouches = []touches{
 	{"cancel", 100, 60, func(f *fixture, tx *Store, n int) func() error {
 		ids := f.idsOf("k", n)
 		return func() error {
-			canceled, err := tx.Cancel(f.t.Context(), ids, "", publish)
+			canceled, _, err := tx.Cancel(f.t.Context(), ids, "", publish)
 			return counted(len(canceled), n, err)
 		}
 	}},

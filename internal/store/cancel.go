@@ -7,17 +7,17 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Cancel ends live instances, and returns those that it ended. What executes goes on until it commits in vain or hears of it from
+// Cancel ends live instances, with the triggers that they wait for, and returns those that it ended. What executes goes on until it commits in vain or hears of it from
 // its heartbeat.
-func (s *Store) Cancel(ctx context.Context, instances []uuid.UUID, reason string, publish []string) (canceled []uuid.UUID, err error) {
+func (s *Store) Cancel(ctx context.Context, instances []uuid.UUID, reason string, publish []string) (canceled []uuid.UUID, triggers []EndedTrigger, err error) {
 	sts := []statement{{"cancel", s.text.cancel, []any{instances, optional(reason), publish}, func(r pgx.Rows) error {
 		var id uuid.UUID
 		err := r.Scan(&id)
 		canceled = append(canceled, id)
 		return err
-	}}, s.clearEnded(instances), s.guarding(instances, nil, nil, nil, nil)}
+	}}, s.clearEnded(instances, &triggers), s.guarding(instances, nil, nil, nil, nil)}
 	err = s.together(ctx, sts...)
-	return canceled, err
+	return canceled, triggers, err
 }
 
 // cancelText ($1 ids, $2 reason, $3 statuses to publish) bumps rev and searches nothing: ready rows and timers of these are stale

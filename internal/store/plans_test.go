@@ -33,7 +33,7 @@ insert into pointsman.history (instance_id, rev, attempt, step, outcome) select 
 insert into pointsman.events (instance_id, key, rev, value) select id, 'e', 1, '{}' from pointsman.instances;
 insert into pointsman.verdicts (scope, dedup, hash, verdict) select id, id, id, '{}' from pointsman.instances;
 insert into pointsman.departed (instance_id, due, scope, project) select id, now(), scope, 'p' from pointsman.instances;
-`
+` + crowdOfTriggers
 
 // plan is a node of EXPLAIN (FORMAT JSON).
 type plan struct {
@@ -79,6 +79,9 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"next due": x.nextDue, "cancel": x.cancel, "standings": x.standings, "retry": x.retry, "pause": x.pause, "start": x.start, "nobody by key": x.nobodyKey, "nobody by id": x.nobodyID, "outbox": x.outbox, "published": x.published, "postpone": x.postpone,
 		"retire": x.retire, "let go": x.letGo, "note": x.note, "forget": x.forget, "next retired": x.nextRetired,
 	}
+	for name, sql := range triggerStatements(x) {
+		statements[name] = sql
+	}
 	seldom := map[string]string{
 		"list recent": x.listRecent, "list by key": x.listKey, "list by prefix": x.listPrefix, "list ended": x.listEnded, "instances by id": x.instancesByID,
 		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "fate": x.fate, "resume": x.resume, "unserved": x.unserved,
@@ -87,7 +90,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 	for _, filled := range []bool{false, true} {
 		if filled {
 			f.exec(crowd)
-			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys, pointsman.history, pointsman.events, pointsman.verdicts, pointsman.departed`)
+			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys, pointsman.history, pointsman.events, pointsman.verdicts, pointsman.departed, pointsman.triggers, pointsman.held_events, pointsman.quotas, pointsman.webhook_deliveries`)
 		}
 		for name, sql := range statements {
 			checkPlan(t, conn, fmt.Sprintf("%s, tables filled: %t", name, filled), sql)
@@ -131,5 +134,5 @@ var (
 	// small tables may be read whole.
 	small = map[string]bool{"machines": true, "workers": true, "relays": true, "outbox_shards": true, "departed_to": true}
 	// inOrder are read from their beginning, up to a limit.
-	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true}
+	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "triggers_due": true, "held_events_expiry": true, "triggers_ended": true}
 )

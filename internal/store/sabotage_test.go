@@ -15,7 +15,7 @@ func TestSabotage(t *testing.T) {
 	for _, sc := range scenarios() {
 		byName[sc.name] = sc
 	}
-	for _, sab := range sabotages() {
+	for _, sab := range append(sabotages(), triggerSabotages()...) {
 		t.Run(sab.name, func(t *testing.T) {
 			t.Parallel()
 			e := <-free

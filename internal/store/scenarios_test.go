@@ -29,6 +29,7 @@ func scenarios() (all []scenario) {
 		all = append(all, part...)
 	}
 	all = append(all, rewinds()...)
+	all = append(all, triggerScenarios()...)
 	return all
 }
 

@@ -26,6 +26,12 @@ type texts struct {
 	rewind, forgetFailuresAfter, routeStates, pauseRoute                                                     string
 	hasty, tablesLocked                                                                                      string
 	standStill, age, readyLanes                                                                              string
+
+	trigger, triggersByID, triggerStandings, listTriggers, listTriggersOf, triggerCounts        string
+	lookNew, createTriggers, carryMissed, makeQuotas, lockQuotas, countTriggers, saveQuotas     string
+	endTriggers, sweepTriggers, triggersDue, tell, endedWith, revive                            string
+	lookEvents, noteEvents, holdEvents, adoptEvents, expireHeldEvents, resolveEvents, lockGroup string
+	triggersWithPrefix, purgeTriggers, countPurge, triggerProjects                              string
 }
 
 func newTexts(q func(string) string) texts {
@@ -58,5 +64,15 @@ func newTexts(q func(string) string) texts {
 		rewind: q(rewindText), forgetFailuresAfter: q(forgetFailuresAfterText), routeStates: q(routeStatesText), pauseRoute: q(pauseRouteText),
 		hasty: q(hastyText), tablesLocked: q(tablesLockedText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
+
+		trigger: q(triggerText), triggersByID: q(triggersByIDText), triggerStandings: q(triggerStandingsText), listTriggers: q(listTriggersText),
+		listTriggersOf: q(listTriggersOfText), triggerCounts: q(triggerCountsText),
+		lookNew: q(lookNewText), createTriggers: q(createTriggersText), carryMissed: q(carryMissedText), makeQuotas: q(makeQuotasText), lockQuotas: q(lockQuotasText),
+		countTriggers: q(countTriggersText), saveQuotas: q(saveQuotasText),
+		endTriggers: q(endNow.Replace(endTriggersText)), sweepTriggers: q(endSwept.Replace(endTriggersText)), triggersDue: q(triggersDueText), tell: q(tellText),
+		endedWith: q(endedWithText), revive: q(reviveText),
+		lookEvents: q(lookEventsText), noteEvents: q(noteEventsText), holdEvents: q(holdEventsText), adoptEvents: q(adoptEventsText), expireHeldEvents: q(expireHeldEventsText),
+		resolveEvents: q(resolveEventsText), lockGroup: q(lockGroupText),
+		triggersWithPrefix: q(triggersWithPrefixText), purgeTriggers: q(purgeTriggersText), countPurge: q(countPurgeText), triggerProjects: q(triggerProjectsText),
 	}
 }
