@@ -21,6 +21,8 @@ type Witness interface {
 	Expiring(ctx context.Context, batch []engine.Intake) ([]bool, error)
 	// Vanished says of which records the signal is neither in its live instance's inbox nor consumed.
 	Vanished(ctx context.Context, records []engine.Record) ([]bool, error)
+	// Trails says what is known of places in streams, where there is no record of an intake.
+	Trails(ctx context.Context, origins []engine.Origin) ([]engine.Trail, error)
 }
 
 // Auditor proves that each message that a route has acked has one fate. It believes no count: it reads the stream, the dead letters and
@@ -55,7 +57,7 @@ type Audit struct {
 	First, Last   uint64 // sequences of the route that were read; 0: none
 	Floor         uint64 // up to here the consumer has acked all
 	Messages      int
-	Fates         map[string]int // those of messages, and FateLost, FateTwice, FateLetterGone
+	Fates         map[string]int // those of messages, and those that only an audit knows
 	Pending       uint64         // messages behind the floor
 	Deleted       uint64         // sequences up to the floor that the stream does not have any more, of whatever subject
 }
@@ -64,6 +66,8 @@ type Audit struct {
 const (
 	FateLost  = "lost"  // acked, and nothing shows why
 	FateTwice = "twice" // taken in, and a dead letter too
+	// FateLetterDropped: refused, and its dead letter was deleted on purpose, by [Dropper].
+	FateLetterDropped = "letter-dropped"
 	// FateLetterGone: refused by the route as it is, but the dead letter is not there any more, and dead letters have been removed.
 	FateLetterGone = "letter-gone"
 )
@@ -256,7 +260,7 @@ func (a *audit) judge(ctx context.Context, batch []*message) error {
 			continue
 		}
 		vanished = vanished[n:]
-		if fate, reason := a.fate(p); fate == FateLost {
+		if fate, reason := a.fate(p); fate == FateLost || fate == FateLetterGone {
 			p.body, p.headers = nil, nil
 			a.doubts = append(a.doubts, p)
 		} else {
@@ -375,16 +379,25 @@ func (a *audit) settleDoubts(ctx context.Context) error {
 	if err := a.readLetters(ctx); err != nil {
 		return err
 	}
-	for _, p := range doubts {
+	origins := make([]engine.Origin, len(doubts))
+	for i, p := range doubts {
+		origins[i] = p.origin
+		origins[i].Route = a.Route
+	}
+	trails, err := a.witness.Trails(ctx, origins)
+	if err != nil {
+		return err
+	}
+	for i, p := range doubts {
 		n := len(p.intakes)
 		p.records = records[:n]
 		fate, reason := a.fate(p)
-		if fate == FateLost {
-			for _, onItsWay := range expiring[:n] {
-				if onItsWay {
-					fate, reason = FateDeadLettered, ""
-				}
-			}
+		switch {
+		case fate != FateLost && fate != FateLetterGone:
+		case slices.Contains(expiring[:n], true):
+			fate, reason = FateDeadLettered, ""
+		case !trails[i].DroppedAt.IsZero():
+			fate, reason = FateLetterDropped, ""
 		}
 		records, expiring = records[n:], expiring[n:]
 		a.count(p, fate, reason)

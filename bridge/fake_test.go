@@ -232,16 +232,19 @@ func (o *memOutbox) Published(_ context.Context, ids []int64) (err error) {
 	return err
 }
 
-func (o *memOutbox) Postpone(_ context.Context, id int64, delay time.Duration, reason string, dead bool) (err error) {
+func (o *memOutbox) Postpone(_ context.Context, id int64, delay time.Duration, reason string, why engine.Postponement) (err error) {
 	o.do(func() {
 		if err = o.err; err != nil {
 			return
 		}
 		p := o.rows[id]
 		p.Attempts++
+		if why != engine.PostponedByOutage {
+			p.Refusals++
+		}
 		o.rows[id], o.postponed[id] = p, true
 		o.delays = append(o.delays, delay)
-		if dead {
+		if why == engine.GivenUp {
 			o.dead[id] = cmp.Or(reason, "dead")
 			delete(o.postponed, id)
 		}
@@ -254,5 +257,14 @@ func (o *memOutbox) OutboxDepth(context.Context) (n int, err error) {
 	return n, err
 }
 
-// due makes all postponed rows due.
-func (o *memOutbox) due() { o.do(func() { clear(o.postponed) }) }
+// due makes postponed rows due; without ids all of them.
+func (o *memOutbox) due(ids ...int64) {
+	o.do(func() {
+		for _, id := range ids {
+			delete(o.postponed, id)
+		}
+		if len(ids) == 0 {
+			clear(o.postponed)
+		}
+	})
+}

@@ -133,8 +133,8 @@ func (l *Letters) window(ctx context.Context, s jetstream.Stream, filter string,
 	return letters, nil
 }
 
-// Drop deletes a dead letter for good. One that is not there is no error: somebody else dropped or replayed it.
-func (l *Letters) Drop(ctx context.Context, seq uint64) error {
+// remove deletes a dead letter for good. One that is not there is no error: somebody else dropped or replayed it.
+func (l *Letters) remove(ctx context.Context, seq uint64) error {
 	s, err := l.stream(ctx)
 	if err != nil || s == nil {
 		return err

@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/natsio"
 	"github.com/pointsman/pointsman/subjects"
 )
@@ -117,10 +119,10 @@ func TestChooseLetters(t *testing.T) {
 	for i := 1; i <= 12; i++ {
 		b.publish(b.space.DeadLetter([]string{"a", "b"}[i%2]), "{}", subjects.HeaderReason, fmt.Sprint("reason ", i/4))
 	}
-	if err := letters.Drop(t.Context(), 7); err != nil {
+	if err := letters.remove(t.Context(), 7); err != nil {
 		t.Fatal(err)
 	}
-	if err := letters.Drop(t.Context(), 7); err != nil {
+	if err := letters.remove(t.Context(), 7); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
 	from, to, err := letters.Range(t.Context(), time.Time{})
@@ -165,5 +167,49 @@ func TestChooseLetters(t *testing.T) {
 	}
 	if from, to, err = letters.Range(t.Context(), time.Now().Add(time.Hour)); err != nil || from <= to {
 		t.Error("in the future: ", from, to, err)
+	}
+}
+
+// dropLog notes what is dropped, or fails.
+type dropLog struct {
+	notes []engine.DroppedLetter
+	err   error
+}
+
+func (l *dropLog) NoteDropped(_ context.Context, letters []engine.DroppedLetter, _ time.Duration) error {
+	if l.err == nil {
+		l.notes = append(l.notes, letters...)
+	}
+	return l.err
+}
+
+// No letter goes without a note of its message, but for one that came from no stream.
+func TestDropLeavesANote(t *testing.T) {
+	b := setup(t)
+	letters := NewLetters(b.js, b.space)
+	if err := natsio.EnsureStreams(t.Context(), b.js, b.space, 1); err != nil {
+		t.Fatal(err)
+	}
+	b.publish(b.space.DeadLetter("a"), "{}", subjects.HeaderReason, "why", subjects.HeaderOrigin, "S 1700000000000000001 5")
+	b.publish(b.space.DeadLetter("effects"), "{}", subjects.HeaderReason, "no_target: nobody")
+	all, _, err := letters.List(t.Context(), "", 0, 10)
+	if err != nil || len(all) != 2 {
+		t.Fatal(all, err)
+	}
+	log := &dropLog{err: errors.New("connection refused")}
+	d := NewDropper(letters, log, time.Hour)
+	if err := d.Drop(t.Context(), all); !errors.Is(err, log.err) {
+		t.Fatal(err)
+	}
+	if left, _, _ := letters.List(t.Context(), "", 0, 10); len(left) != 2 {
+		t.Fatalf("without a note %d letters are left", len(left))
+	}
+	log.err = nil
+	if err := d.Drop(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprint([]engine.DroppedLetter{{Origin: engine.Origin{Route: "a", Stream: "S", Created: time.Unix(0, 1700000000000000001), Sequence: 5}, Reason: "why"}})
+	if left, _, _ := letters.List(t.Context(), "", 0, 10); len(left) != 0 || fmt.Sprint(log.notes) != want {
+		t.Errorf("%d letters are left, notes %v, want %s", len(left), log.notes, want)
 	}
 }

@@ -83,6 +83,9 @@ func (r *relay) publish(ctx context.Context, p engine.Publication) error {
 	msg := publication(r.space, p, int(r.conn.MaxPayload()))
 	if p.Kind != engine.PublishReply {
 		_, err := r.js.PublishMsg(ctx, msg)
+		if errors.Is(err, jetstream.ErrNoStreamResponse) && p.Kind == engine.PublishMessage {
+			return r.whyNoStream(ctx, p.Subject)
+		}
 		return err
 	}
 	if err := r.conn.PublishMsg(msg); err != nil {
@@ -91,26 +94,56 @@ func (r *relay) publish(ctx context.Context, p engine.Publication) error {
 	return r.conn.FlushWithContext(ctx)
 }
 
+// errNoStream: there is no stream of this subject, which is different from one that does not answer.
+var errNoStream = errors.New("no stream has this subject")
+
+// whyNoStream asks why nobody has answered a publication. That no stream has the subject is known only where JetStream says so.
+func (r *relay) whyNoStream(ctx context.Context, subject string) error {
+	stream, err := r.js.StreamNameBySubject(ctx, subject)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return errNoStream
+	case err != nil:
+		return fmt.Errorf("%w, and which stream should have done so cannot be asked: %w", jetstream.ErrNoStreamResponse, err)
+	}
+	return fmt.Errorf("%w: the stream %s does not answer", jetstream.ErrNoStreamResponse, stream)
+}
+
 // publishFailure says what a failed publication means for its row.
 type publishFailure int
 
 const (
 	unreachable publishFailure = iota // no connection: nothing is counted, it is tried again from here
-	unanswered                        // no answer: tried again later, and never given up for
-	refused                           // by whoever should have stored it: tried again later, a number of times
+	outage                            // nobody's publication would be stored now: tried again later, and never given up for
+	refused                           // for what it is: tried again later, a number of times
 	hopeless                          // never possible
 )
 
-func classify(err error, connected bool) publishFailure {
+// errCodeTooLarge is the server's code for a message that is larger than its stream takes.
+const errCodeTooLarge jetstream.ErrorCode = 10054
+
+// errCodeAccountLimit is the server's code for an account that has used up what it may store.
+const errCodeAccountLimit jetstream.ErrorCode = 10002
+
+func classify(s sent, connected bool) publishFailure {
+	err := s.err
+	var api *jetstream.APIError
 	switch {
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, nats.ErrBadSubject), errors.Is(err, nats.ErrBadHeaderMsg):
 		return hopeless
 	case !connected, errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed),
 		errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, context.Canceled):
 		return unreachable
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrJetStreamNotEnabled):
-		return unanswered
-	default:
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrNoStreamResponse):
+		return outage
+	case !errors.As(err, &api):
 		return refused
+	case api.ErrorCode == errCodeTooLarge:
+		return refused
+	case api.Code >= 500, api.ErrorCode == errCodeAccountLimit: // full, or out of order
+		return outage
+	case s.row.Kind == engine.PublishOutcome, s.row.Kind == engine.PublishDeadLetter: // pointsman's own streams take whatever it sends, once they are as they should be
+		return outage
 	}
+	return refused
 }

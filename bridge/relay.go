@@ -27,7 +27,8 @@ const (
 
 	firstPostponement = time.Second
 	lastPostponement  = 5 * time.Minute
-	maxAttempts       = 20 // over more than an hour; then the row is dead, and visible
+	lastInOutage      = time.Minute // so that it goes on soon after the outage, however long that was
+	maxRefusals       = 20          // over more than an hour; then the row is dead, and visible
 
 	firstReconnectDelay = 100 * time.Millisecond
 	lastReconnectDelay  = 2 * time.Second
@@ -145,19 +146,21 @@ func (r *relay) record(ctx context.Context) error {
 }
 
 func (r *relay) postpone(ctx context.Context, f sent) error {
-	kind := classify(f.err, true)
-	dead := kind == hopeless || kind == refused && f.row.Attempts+1 >= maxAttempts
+	kind := classify(f, true)
+	verdict, delay, level := engine.PostponedByOutage, doubling(firstPostponement, lastInOutage, f.row.Attempts), slog.LevelDebug
+	if kind == refused {
+		verdict, delay = engine.PostponedByRefusal, doubling(firstPostponement, lastPostponement, f.row.Refusals)
+	}
+	dead := kind == hopeless || kind == refused && f.row.Refusals+1 >= maxRefusals
+	if dead {
+		verdict, level = engine.GivenUp, slog.LevelError
+	}
 	reason := fmt.Sprintf("publish to %s: %v", f.row.Subject, f.err)
-	delay := doubling(firstPostponement, lastPostponement, f.row.Attempts)
-	if err := r.outbox.Postpone(ctx, f.row.ID, delay, reason, dead); err != nil {
+	if err := r.outbox.Postpone(ctx, f.row.ID, delay, reason, verdict); err != nil {
 		return err
 	}
-	level := slog.LevelDebug
-	if dead {
-		level = slog.LevelError
-	}
 	r.log.Log(ctx, level, "publication failed", "row", f.row.ID, "instance", f.row.InstanceID, "kind", f.row.Kind,
-		"attempts", f.row.Attempts+1, "dead", dead, "delay", delay, "error", reason)
+		"attempts", f.row.Attempts+1, "counted", verdict != engine.PostponedByOutage, "dead", dead, "delay", delay, "error", reason)
 	return nil
 }
 
@@ -250,7 +253,7 @@ func (r *relay) tell(s sent, kind publishFailure) {
 	case s.row.Kind != engine.PublishOutcome:
 	case s.err == nil:
 		r.health.report(partOutcomes, nil)
-	case kind == refused || kind == unanswered:
+	case kind != unreachable:
 		r.health.report(partOutcomes, fmt.Errorf("publish to %s: %w", r.space.OutcomesStream(), s.err))
 	}
 }
@@ -268,7 +271,7 @@ func (r *relay) settle(work context.Context, s sent) {
 		return
 	}
 	r.sending--
-	kind := classify(s.err, r.conn.IsConnected())
+	kind := classify(s, r.conn.IsConnected())
 	r.tell(s, kind)
 	if s.err == nil {
 		r.metrics.published.Inc()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -198,13 +199,13 @@ func TestRelayGivesUp(t *testing.T) {
 	b := setup(t)
 	b.stream("OUT", "out.>")
 	lastAttempt := row(1, 0, engine.PublishMessage, "nowhere.1")
-	lastAttempt.Attempts = maxAttempts - 1
+	lastAttempt.Attempts, lastAttempt.Refusals = 3*maxRefusals, maxRefusals-1
 	tooLarge := row(3, 1, engine.PublishMessage, "out.large")
 	tooLarge.Body = make([]byte, b.conn.MaxPayload()+1)
 	b.outbox.rows = map[int64]engine.Publication{1: lastAttempt, 2: row(2, 0, engine.PublishMessage, "out.a"), 3: tooLarge}
 	b.run(b.relayConfig())
 	b.outboxIs("two dead, one out", func() bool { return len(b.outbox.dead) == 2 && len(b.outbox.rows) == 2 })
-	if got := b.outbox.dead[1]; got != "publish to nowhere.1: nats: no response from stream" {
+	if got := b.outbox.dead[1]; got != "publish to nowhere.1: no stream has this subject" {
 		t.Errorf("reason %q", got)
 	}
 	if got := b.outbox.dead[3]; !strings.Contains(got, "maximum payload exceeded") {
@@ -293,23 +294,111 @@ func TestRelayReleasesItsShards(t *testing.T) {
 
 func TestClassify(t *testing.T) {
 	t.Parallel()
+	full := fmt.Errorf("nats: %w", &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum messages exceeded"})
+	sealed := &jetstream.APIError{Code: 400, ErrorCode: 10109, Description: "invalid operation on sealed stream"}
 	for _, c := range []struct {
 		err       error
+		kind      engine.PublicationKind
 		connected bool
 		want      publishFailure
 	}{
-		{jetstream.ErrNoStreamResponse, true, refused},
-		{jetstream.ErrNoStreamResponse, false, unreachable},
-		{fmt.Errorf("nats: %w", &jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum messages exceeded"}), true, refused},
-		{context.DeadlineExceeded, true, unanswered},
-		{context.DeadlineExceeded, false, unreachable},
-		{nats.ErrTimeout, true, unanswered},
-		{nats.ErrDisconnected, true, unreachable},
-		{nats.ErrMaxPayload, true, hopeless},
-		{nats.ErrBadSubject, false, hopeless},
+		{errNoStream, engine.PublishMessage, true, refused},
+		{jetstream.ErrNoStreamResponse, engine.PublishMessage, true, outage},
+		{jetstream.ErrNoStreamResponse, engine.PublishOutcome, true, outage},
+		{jetstream.ErrNoStreamResponse, engine.PublishMessage, false, unreachable},
+		{full, engine.PublishMessage, true, outage},
+		{full, engine.PublishOutcome, true, outage},
+		{&jetstream.APIError{Code: 400, ErrorCode: 10002, Description: "resource limits exceeded for account"}, engine.PublishMessage, true, outage},
+		{&jetstream.APIError{Code: 500, ErrorCode: 10047, Description: "insufficient storage resources available"}, engine.PublishMessage, true, outage},
+		{sealed, engine.PublishMessage, true, refused},
+		{sealed, engine.PublishOutcome, true, outage},
+		{&jetstream.APIError{Code: 400, ErrorCode: 10054, Description: "message size exceeds maximum allowed"}, engine.PublishOutcome, true, refused},
+		{context.DeadlineExceeded, engine.PublishMessage, true, outage},
+		{context.DeadlineExceeded, engine.PublishMessage, false, unreachable},
+		{nats.ErrTimeout, engine.PublishMessage, true, outage},
+		{jetstream.ErrJetStreamNotEnabled, engine.PublishMessage, true, outage},
+		{nats.ErrDisconnected, engine.PublishMessage, true, unreachable},
+		{nats.ErrMaxPayload, engine.PublishMessage, true, hopeless},
+		{nats.ErrBadSubject, engine.PublishMessage, false, hopeless},
 	} {
-		if got := classify(c.err, c.connected); got != c.want {
-			t.Errorf("%v, connected %v: %d, want %d", c.err, c.connected, got, c.want)
+		if got := classify(sent{row: engine.Publication{Kind: c.kind}, err: c.err}, c.connected); got != c.want {
+			t.Errorf("%s: %v, connected %v: %d, want %d", c.kind, c.err, c.connected, got, c.want)
 		}
 	}
+}
+
+// A stream that is full, or a missing one of pointsman's own, is an outage: however often it is found so, nothing is given up, and all is
+// published when there is room.
+func TestRelayOutlastsAFullStream(t *testing.T) {
+	b := setup(t)
+	full := jetstream.StreamConfig{Name: "OUT", Subjects: []string{"out.>"}, MaxMsgs: 1, Discard: jetstream.DiscardNew}
+	if _, err := b.js.CreateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	b.publish("out.first", "{}")
+	b.outbox.rows = map[int64]engine.Publication{
+		1: row(1, 0, engine.PublishMessage, "out.a"), 2: row(2, 0, engine.PublishMessage, "out.b"),
+	}
+	b.run(b.relayConfig())
+	b.ready()
+	if err := b.js.DeleteStream(t.Context(), b.space.OutcomesStream()); err != nil {
+		t.Fatal(err)
+	}
+	b.outbox.do(func() { b.outbox.rows[3] = row(3, 1, engine.PublishOutcome, "order.done") })
+	for n := range 2 * maxRefusals {
+		b.outbox.due(1)
+		b.bridge.Poke()
+		b.outboxIs("postponed", func() bool { return b.outbox.rows[1].Attempts > n })
+	}
+	b.outboxIs("postponed", func() bool { return b.outbox.rows[3].Attempts > 0 })
+	b.outbox.do(func() {
+		if one, other := b.outbox.rows[1], b.outbox.rows[3]; len(b.outbox.dead) != 0 || one.Refusals != 0 || other.Refusals != 0 {
+			t.Errorf("dead %v, refusals of %+v and %+v", b.outbox.dead, one, other)
+		}
+		if longest := slices.Max(b.outbox.delays); longest != lastInOutage {
+			t.Errorf("the longest wait is %s", longest)
+		}
+	})
+	full.MaxMsgs = 10
+	if _, err := b.js.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	b.stream(b.space.OutcomesStream(), b.space.OutcomeFilter())
+	b.outbox.due(1, 3)
+	b.bridge.Poke()
+	b.outboxEmpty()
+	if got := b.bodies("OUT"); !slices.Equal(got, []string{"{}", `{"row":1}`, `{"row":2}`}) {
+		t.Errorf("got %v", got)
+	}
+	b.ready()
+}
+
+// What a step publishes to a subject of no stream is refused only where JetStream says that there is none: one that does not answer is an
+// outage.
+func TestRelayAsksWhyNobodyAnswers(t *testing.T) {
+	b := setup(t)
+	b.outbox.rows[1] = row(1, 0, engine.PublishMessage, "nowhere.1")
+	mute := &mute{JetStream: b.js}
+	mute.names.Store(true)
+	cfg := b.relayConfig()
+	cfg.JetStream = mute
+	b.run(cfg)
+	b.outboxIs("postponed", func() bool { return b.outbox.rows[1].Attempts == 1 && b.outbox.rows[1].Refusals == 0 })
+	mute.names.Store(false)
+	b.outbox.due(1)
+	b.bridge.Poke()
+	b.outboxIs("refused", func() bool { return b.outbox.rows[1].Attempts == 2 && b.outbox.rows[1].Refusals == 1 })
+}
+
+// mute has a stream of every subject that does not answer.
+type mute struct {
+	jetstream.JetStream
+	names atomic.Bool
+}
+
+func (m *mute) StreamNameBySubject(ctx context.Context, subject string) (string, error) {
+	if m.names.Load() {
+		return "LEADERLESS", nil
+	}
+	return m.JetStream.StreamNameBySubject(ctx, subject)
 }

@@ -61,7 +61,7 @@ func (r *Replayer) Replay(ctx context.Context, letters []Letter) ([]Replayed, er
 		if out[i].Stays {
 			continue
 		}
-		if err := r.letters.Drop(ctx, out[i].Letter.Seq); err != nil {
+		if err := r.letters.remove(ctx, out[i].Letter.Seq); err != nil {
 			out[i].Stays = true
 			out[i].Reason = strings.TrimPrefix(out[i].Reason+"; ", "; ") + "the dead letter could not be deleted: " + err.Error()
 		}

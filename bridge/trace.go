@@ -19,6 +19,7 @@ import (
 type Records interface {
 	Look(ctx context.Context, in engine.Intake) (engine.Record, error)
 	LookAll(ctx context.Context, batch []engine.Intake) ([]engine.Record, error)
+	Trails(ctx context.Context, origins []engine.Origin) ([]engine.Trail, error)
 }
 
 // Tracer says what became of messages: it reads them again, maps them as the routes do now, and looks for what each route made of them.
@@ -69,7 +70,8 @@ type Trace struct {
 var ErrNoMessage = errors.New("there is no such message")
 
 // Trace returns the fate of a message by each route that reads it, in the order of the configuration; where none does, one trace says
-// so. The error is [ErrNoMessage] where the stream does not have it.
+// so. Of a message that the stream has no longer it returns what is left of each route that may have read it. The error is [ErrNoMessage]
+// where the stream never had it.
 func (t *Tracer) Trace(ctx context.Context, stream string, seq uint64) ([]Trace, error) {
 	s, err := t.js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrInvalidStreamName) {
@@ -79,9 +81,12 @@ func (t *Tracer) Trace(ctx context.Context, stream string, seq uint64) ([]Trace,
 		return nil, fmt.Errorf("stream %s: %w", stream, err)
 	}
 	raw, err := s.GetMsg(ctx, seq)
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		state := s.CachedInfo().State
-		return nil, fmt.Errorf("%w: %s has the sequences %d to %d, and %d is not, or no longer, one of them", ErrNoMessage, stream, state.FirstSeq, state.LastSeq, seq)
+	state := s.CachedInfo().State
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound) && (seq == 0 || seq > state.LastSeq):
+		return nil, fmt.Errorf("%w: %s has the sequences %d to %d, and has not come to %d", ErrNoMessage, stream, state.FirstSeq, state.LastSeq, seq)
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return t.traceGone(ctx, s, seq)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("message %d of %s: %w", seq, stream, err)
@@ -134,6 +139,9 @@ func (t *Tracer) traceRoute(ctx context.Context, rt *route, m *message, trace *T
 	}
 	if where.acked || where.reached {
 		if found, err = t.deadLettered(ctx, rt, m, trace); err != nil || found {
+			return err
+		}
+		if found, err = t.trailed(ctx, rt, m.origin, trace); err != nil || found {
 			return err
 		}
 	}
@@ -212,13 +220,23 @@ func (t *Tracer) deadLettered(ctx context.Context, rt *route, m *message, trace 
 	cfg := jetstream.OrderedConsumerConfig{
 		FilterSubjects: []string{t.space.DeadLetter(rt.Name)}, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &m.stored,
 	}
+	if m.stored.IsZero() { // not known any more
+		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverAllPolicy, nil
+	}
 	seq := strconv.FormatUint(m.sequence, 10)
 	complete, err := scan(ctx, t.js, t.space.DeadLettersStream(), cfg, func(letter jetstream.Msg, _ uint64) bool {
 		h := letter.Headers()
 		if h.Get(subjects.HeaderStream) != m.stream || h.Get(subjects.HeaderSeq) != seq {
 			return false
 		}
+		// A stream that was made again had another message with this sequence.
+		if o, ok := originOf(rt.Name, h.Get(subjects.HeaderOrigin)); ok && rt.Existing == "" && o.Stream == m.stream && !o.Created.Equal(m.created) {
+			return false
+		}
 		found = true
+		if trace.Subject == "" {
+			trace.Subject, trace.MsgID = h.Get(subjects.HeaderSubject), h.Get(subjects.HeaderOriginalMsgID)
+		}
 		trace.Fate, trace.Reason = FateDeadLettered, h.Get(subjects.HeaderReason)
 		if meta, err := letter.Metadata(); err == nil {
 			trace.At = meta.Timestamp

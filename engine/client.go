@@ -180,47 +180,12 @@ func snapshot(in store.Instance) Instance {
 		ID: in.ID, Project: in.Project, Machine: in.Machine, Version: in.Version, Status: Status(in.Status), Step: in.Step, Attempt: in.Attempt,
 		CorrelationKey: in.CorrelationKey, Queue: in.Queue, Priority: in.Priority, PartitionKey: in.PartitionKey, UniqueKey: in.UniqueKey, UniqueScope: statuses(in.UniqueKey, in.UniqueScope), State: in.State, Awaits: in.Awaits, Deadline: in.Deadline, RunAt: in.RunAt,
 		Result: in.Result, LastError: in.LastError, Paused: in.Paused, InboxCount: in.InboxCount,
-		InsertedAt: in.InsertedAt, UpdatedAt: in.UpdatedAt, FinishedAt: in.FinishedAt,
+		InsertedAt: in.InsertedAt, UpdatedAt: in.UpdatedAt, FinishedAt: in.FinishedAt, ParentID: in.ParentID,
 	}
 	if in.LeaseExpiresAt != nil {
 		out.Lease = &Lease{Worker: in.LeaseWorker, ExpiresAt: *in.LeaseExpiresAt}
 	}
 	return out
-}
-
-// Cancel ends an instance, empties its inbox, and cancels the triggers that it waits for. The step that runs, if one does, commits nothing any more. It is idempotent: the
-// error is [ErrNotFound] only where there is no such instance; one that has ended stays as it ended.
-func (c *Client) Cancel(ctx context.Context, ref Ref, reason string) (Instance, error) {
-	in, triggers, err := c.cancel(ctx, c.store, ref, reason)
-	if err == nil {
-		c.Wake(OutboxQueue)
-		c.tell(noticeEnded, []uuid.UUID{in.ID})
-		c.toldTriggers(triggers)
-	}
-	return in, err
-}
-
-// CancelTx is Cancel inside a transaction of the caller's.
-func (c *Client) CancelTx(ctx context.Context, tx pgx.Tx, ref Ref, reason string) (Instance, error) {
-	st, err := c.store.InTx(ctx, tx)
-	if err != nil {
-		return Instance{}, err
-	}
-	in, _, err := c.cancel(ctx, st, ref, reason)
-	return in, err
-}
-
-func (c *Client) cancel(ctx context.Context, st *store.Store, ref Ref, reason string) (Instance, []store.EndedTrigger, error) {
-	in, err := get(ctx, st, ref)
-	if err != nil || !in.Status.Live() {
-		return in, nil, err
-	}
-	_, triggers, err := st.Cancel(ctx, []uuid.UUID{in.ID}, reason, c.publish)
-	if err != nil {
-		return Instance{}, nil, fmt.Errorf("cancel: %w", err)
-	}
-	in, err = get(ctx, st, Ref{project: in.Project, id: in.ID})
-	return in, triggers, err
 }
 
 // Wake pokes the workers of these queues, here and in other processes. Only who uses a Tx method has a use for it: after the

@@ -90,7 +90,11 @@ func (f *finished) weight() (keys, effects, bytes int) {
 	for _, e := range o.Emits {
 		bytes += len(e.Payload)
 	}
-	return len(o.Scopes()), len(o.Signals) + len(o.Starts) + len(o.Waits) + len(o.Emits), bytes
+	effects = len(o.Signals) + len(o.Starts) + len(o.Waits) + len(o.Emits)
+	if o.Ends() && o.ParentID != uuid.Nil {
+		effects++
+	}
+	return len(o.Scopes()), effects, bytes
 }
 
 // commit settles a group. An outcome that cannot be stored is found by halving; its instance fails with the reason. So is found one
@@ -259,6 +263,6 @@ func turnBack(rows []store.Outcome, g store.Group) ([]store.Outcome, store.Group
 func unstorable(o store.Outcome, err error) store.Outcome {
 	return store.Outcome{
 		ID: o.ID, Project: o.Project, Rev: o.Rev, Token: o.Token, Timed: o.Timed, PartitionKey: o.PartitionKey, UniqueScope: o.UniqueScope, Ran: o.Ran, Attempt: o.Attempt,
-		Kind: store.OutcomeStop, Reason: clean(fmt.Sprintf("the outcome %s of step %q cannot be stored: %v", o.Kind, o.Ran, err)),
+		ParentID: o.ParentID, Kind: store.OutcomeStop, Reason: clean(fmt.Sprintf("the outcome %s of step %q cannot be stored: %v", o.Kind, o.Ran, err)),
 	}
 }

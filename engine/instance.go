@@ -40,6 +40,7 @@ type NewInstance struct {
 	ReplyTo        string          // the outcome is published to this subject too
 	DedupKey       string          // a second start with this key (and correlation key) is a duplicate
 	Traceparent    string
+	child          bool // of the instance whose step starts it
 }
 
 // Instance is a snapshot of one running copy of a machine.
@@ -69,6 +70,7 @@ type Instance struct {
 	InsertedAt     time.Time       `json:"inserted_at"`
 	UpdatedAt      time.Time       `json:"updated_at"`
 	FinishedAt     *time.Time      `json:"finished_at"`
+	ParentID       uuid.UUID       `json:"parent_id,omitzero"` // whose child it is
 }
 
 // Lease says which worker executes an instance, and until when it may.

@@ -32,12 +32,11 @@ func (c *Client) Look(ctx context.Context, in Intake) (Record, error) {
 	if err := in.check(); err != nil {
 		return Record{}, err
 	}
-	q, hash := in.question()
-	answer, err := c.store.Fate(ctx, q)
+	records, err := c.LookAll(ctx, []Intake{in})
 	if err != nil {
-		return Record{}, fmt.Errorf("look: %w", err)
+		return Record{}, err
 	}
-	return in.record(answer, hash), nil
+	return records[0], nil
 }
 
 // lookBatch is how many are asked for in one statement.

@@ -19,7 +19,8 @@ type Publication struct {
 	MsgID      string // Nats-Msg-Id: the same each time this is published
 	Headers    map[string][]string
 	Body       []byte
-	Attempts   int
+	Attempts   int // that failed,
+	Refusals   int // and those of them that were the row's own fault
 	CreatedAt  time.Time
 }
 
@@ -45,11 +46,20 @@ type Outbox interface {
 	Publications(ctx context.Context, shards []int, after int64, n int) ([]Publication, error)
 	// Published removes rows that are out.
 	Published(ctx context.Context, ids []int64) error
-	// Postpone counts a failed attempt of one row, and makes it due again after the delay; dead: never again, but visible.
-	Postpone(ctx context.Context, id int64, delay time.Duration, reason string, dead bool) error
+	// Postpone counts a failed attempt of one row, and makes it due again after the delay.
+	Postpone(ctx context.Context, id int64, delay time.Duration, reason string, why Postponement) error
 	// OutboxDepth counts the rows that wait, at most 10,000.
 	OutboxDepth(ctx context.Context) (int, error)
 }
+
+// Postponement says what a failed attempt to publish means for its row.
+type Postponement int
+
+const (
+	PostponedByOutage  Postponement = iota // it could not be published by anybody: not counted against it
+	PostponedByRefusal                     // counted in [Publication].Refusals
+	GivenUp                                // dead: never due again, but visible
+)
 
 // OutboxQueue is what a [Waker] is poked with when the outbox has something new.
 const OutboxQueue = ident.OutboxQueue

@@ -27,6 +27,8 @@ type Outcome struct {
 	kind    string
 	step    string
 	awaits  []string // tags
+	awaitN  int      // of their names; 0: one
+	where   map[string]string
 	delay   *time.Duration
 	consume bool
 	result  json.RawMessage

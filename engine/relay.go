@@ -27,7 +27,7 @@ func (c *Client) Publications(ctx context.Context, shards []int, after int64, n 
 	for i, r := range rows {
 		ps[i] = Publication{
 			ID: r.ID, InstanceID: r.InstanceID, Kind: PublicationKind(r.Kind), Project: r.Project, Subject: r.Subject, MsgID: r.MsgID,
-			Headers: r.Headers, Body: r.Body, Attempts: r.Attempts, CreatedAt: r.CreatedAt,
+			Headers: r.Headers, Body: r.Body, Attempts: r.Attempts, Refusals: r.Refusals, CreatedAt: r.CreatedAt,
 		}
 	}
 	return ps, nil
@@ -39,8 +39,8 @@ func (c *Client) Published(ctx context.Context, ids []int64) error {
 }
 
 // Postpone implements [Outbox].
-func (c *Client) Postpone(ctx context.Context, id int64, delay time.Duration, reason string, dead bool) error {
-	return c.store.Postpone(ctx, id, delay, clean(reason), dead)
+func (c *Client) Postpone(ctx context.Context, id int64, delay time.Duration, reason string, why Postponement) error {
+	return c.store.Postpone(ctx, id, delay, clean(reason), why != PostponedByOutage, why == GivenUp)
 }
 
 // OutboxDepth implements [Outbox].

@@ -88,7 +88,7 @@ func visitOf(work *store.Work) *Visit[json.RawMessage] {
 		Instance: Instance{
 			ID: work.ID, Project: work.Project, Machine: work.Machine, Version: work.Version, Status: StatusExecuting, Step: work.Step, Attempt: work.Attempt,
 			CorrelationKey: work.CorrelationKey, Queue: work.Queue, Priority: work.Priority,
-			PartitionKey: work.PartitionKey, UniqueKey: work.UniqueKey, UniqueScope: statuses(work.UniqueKey, work.UniqueScope), State: work.State, InsertedAt: work.InsertedAt, InboxCount: len(work.Inbox),
+			PartitionKey: work.PartitionKey, UniqueKey: work.UniqueKey, UniqueScope: statuses(work.UniqueKey, work.UniqueScope), State: work.State, InsertedAt: work.InsertedAt, InboxCount: len(work.Inbox), ParentID: work.ParentID,
 		},
 		State: work.State, InboxMore: work.More, TimedOut: work.TimedOut, Canceled: work.WaitCanceled, visit: work.Visit, trace: work.Traceparent,
 	}
@@ -97,7 +97,7 @@ func visitOf(work *store.Work) *Visit[json.RawMessage] {
 		if len(v.Inbox) < store.MaxInbox {
 			v.Inbox = append(v.Inbox, s)
 		}
-		if slices.Contains(work.Awaits, g.Tag()) {
+		if slices.Contains(work.Awaits, g.Tag()) && !g.Unmet {
 			v.Awaited = append(v.Awaited, s)
 		}
 	}
@@ -118,7 +118,7 @@ func (w *Worker) execute(ctx context.Context, m *Machine, work *store.Work, v *V
 	o, state, err := w.callStep(ctx, m, work.Step, v)
 	w.metrics.stepSeconds.WithLabelValues(m.name, m.stepLabel(work.Step)).Observe(time.Since(begin).Seconds())
 	if err == nil {
-		err = m.checkOutcome(o, work.Project)
+		err = w.checkOutcome(ctx, m, o, work.Project)
 	}
 	if err == nil {
 		return o, state, o.kind
@@ -143,6 +143,13 @@ func (w *Worker) callStep(ctx context.Context, m *Machine, step string, v *Visit
 		}
 	}()
 	return m.run(ctx, step, v)
+}
+
+func (w *Worker) checkOutcome(ctx context.Context, m *Machine, o Outcome, project string) error {
+	if err := m.checkOutcome(o, project); err != nil {
+		return err
+	}
+	return w.checkPaths(ctx, o)
 }
 
 // checkOutcome finds what no commit could make sense of, for an instance of this project.
@@ -174,7 +181,7 @@ func (w *Worker) failed(ctx context.Context, m *Machine, work *store.Work, v *Vi
 	if m.onError {
 		o, state, err := w.callHandler(ctx, m, v, cause)
 		if err == nil {
-			err = m.checkOutcome(o, work.Project)
+			err = w.checkOutcome(ctx, m, o, work.Project)
 		}
 		if err != nil {
 			return Stop(fmt.Sprintf("the error handler failed: %v; it was called for: %v", err, cause)), nil
@@ -215,6 +222,7 @@ func (w *Worker) settle(m *Machine, work *store.Work, v *Visit[json.RawMessage],
 	row := store.Outcome{
 		ID: work.ID, Project: work.Project, Rev: work.Rev, Token: work.Token, Timed: work.Timed, PartitionKey: work.PartitionKey, UniqueScope: work.UniqueScope,
 		Kind: o.kind, Step: o.step, State: state, Awaits: o.awaits, Delay: o.delay, Result: o.result, Reason: clean(o.reason), Attempt: work.Attempt, Publish: o.publish,
+		ParentID: work.ParentID, AwaitN: int16(o.awaitN), Where: o.conditions(),
 	}
 	if row.Step == "" {
 		row.Step = work.Step // the start may not have known it
@@ -226,6 +234,9 @@ func (w *Worker) settle(m *Machine, work *store.Work, v *Visit[json.RawMessage],
 	if row.Progress || o.kind == store.OutcomeDone { // the inbox of a done one goes anyway; its history says what it ended with
 		for _, s := range v.Awaited {
 			row.Consumed = append(row.Consumed, s.ID)
+		}
+		if o.kind == store.OutcomeAwait {
+			row.Handed = handedChildren(work, v.Awaited)
 		}
 	} else if o.kind == store.OutcomeAwait {
 		row.Handed, row.HandedTo = work.Awaits, work.SeenTo
@@ -248,6 +259,9 @@ func (w *Worker) settle(m *Machine, work *store.Work, v *Visit[json.RawMessage],
 		}
 		start := n.row()
 		start.Visited, start.Settles = visited, true
+		if n.child {
+			start.ParentID = work.ID
+		}
 		row.Starts = append(row.Starts, start)
 	}
 	return row

@@ -112,6 +112,7 @@ type Worker struct {
 	life     lifetime
 	reap     *alarm
 	unserved unserved
+	paths    paths
 }
 
 // lifetime of the parts of a running worker: work in hand outlives picking.

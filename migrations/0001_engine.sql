@@ -36,9 +36,10 @@ create table pointsman.instances (
   unique_key      text        collate "C",
   status          text,                               -- of the ended: done, failed, canceled
   step            text        not null,
-  awaits          text[]      not null default '{}',  -- kind/name
+  awaits          text[]      not null default '{}',  -- kind/name; of children child/*, and how many
   handed          text[]      not null default '{}',  -- kind/name the step that parked was handed
   await_where     jsonb,                              -- name -> JSON path predicate over the payload
+  handed_where    jsonb,                              -- of what was handed: the await_where before
   parent_id       uuid,
   reply_to        text,
   notify_url      text,
@@ -57,8 +58,8 @@ create index instances_ended on pointsman.instances (project, correlation_key, f
 create index instances_finished on pointsman.instances (project, status, finished_at) where not live;
 -- retention: the oldest ends of all projects. Ends come in the order of time, so an insert finds the page it needs at the right edge.
 create index instances_retained on pointsman.instances (finished_at, id) where not live;
--- join on children
-create index instances_parent on pointsman.instances (parent_id) where parent_id is not null;
+-- join on children: is one live? And lists of children, the live and the ended
+create index instances_parent on pointsman.instances (parent_id, live, id) where parent_id is not null;
 
 -- What may run now. Inserted by a wake, deleted by a pick, never updated.
 -- A row whose rev is not its instance's is stale; pick drops it.
@@ -210,6 +211,7 @@ create table pointsman.outbox (
   id          bigint      generated always as identity,
   shard       smallint    not null,
   attempts    smallint    not null default 0,
+  refusals    smallint    not null default 0,    -- those of the attempts that count towards its death
   dead        boolean     not null default false,
   next_at     timestamptz not null default now(),
   created_at  timestamptz not null default now(),

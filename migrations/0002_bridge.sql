@@ -45,3 +45,15 @@ create table pointsman.failures (
   primary key (route, stream, created, seq)
 );
 create index failures_updated on pointsman.failures (updated_at);
+
+-- Dead letters that an operator deleted: their messages have had their fate.
+create table pointsman.dropped_letters (
+  route      text        collate "C" not null,
+  stream     text        collate "C" not null, -- where the message stood first
+  created    timestamptz not null,
+  seq        bigint      not null,
+  reason     text        not null,
+  dropped_at timestamptz not null default now(),
+  primary key (route, stream, created, seq)
+);
+create index dropped_letters_forget on pointsman.dropped_letters (dropped_at);

@@ -3,15 +3,17 @@
 create table pointsman.api_keys (
   id           uuid        not null primary key,
   project      text        collate "C" not null,
-  name         text        not null default '',
+  name         text        collate "C" not null,
   scope        text        not null, -- read, send, admin
-  hash         bytea       not null unique,
+  hash         bytea       not null unique, -- SHA-256
   hint         text        not null, -- its first characters, to recognise it in a list
   created_at   timestamptz not null default now(),
   last_used_at timestamptz,
   revoked_at   timestamptz
 );
 create index api_keys_project on pointsman.api_keys (project, id);
+-- a name is whose signals these are, so one live key has it
+create unique index api_keys_name on pointsman.api_keys (project, name) where revoked_at is null;
 
 create table pointsman.jobs (
   id               uuid        not null primary key,

@@ -5,7 +5,7 @@ create view pointsman.v_instances as
 select i.id, i.project, i.machine, i.version,
   case when not i.live then i.status when i.parked then 'awaiting_signal' when l.worker is not null then 'executing' else 'runnable' end as status,
   i.step, i.attempt, i.correlation_key, i.queue, i.priority, i.partition_key, i.unique_key, i.unique_scope, i.state,
-  case when i.live and i.parked then array(select substr(a, strpos(a, '/') + 1) from unnest(i.awaits) a) else '{}' end as awaits,
+  case when i.live and i.parked then array(select substr(a, strpos(a, '/') + 1) from unnest(i.awaits) a where a <> 'child/*') else '{}' end as awaits,
   case when i.live and i.parked then i.due_at end as deadline,
   case when i.live and i.delayed then i.due_at else i.run_at end as run_at,
   i.result, i.last_error, i.live and i.paused as paused, i.parent_id, i.reply_to,

@@ -19,6 +19,7 @@ type Config struct {
 	Tracer   *bridge.Tracer
 	Letters  *bridge.Letters
 	Replayer *bridge.Replayer
+	Dropper  *bridge.Dropper
 	Operator *bridge.Operator
 	Project  string // of requests that name none
 }
@@ -32,8 +33,8 @@ type API struct {
 
 // New checks the configuration.
 func New(cfg Config) (*API, error) {
-	if cfg.Client == nil || cfg.Mapper == nil || cfg.Tracer == nil || cfg.Letters == nil || cfg.Replayer == nil || cfg.Operator == nil {
-		return nil, errors.New("api: Client, Mapper, Tracer, Letters, Replayer and Operator are required")
+	if cfg.Client == nil || cfg.Mapper == nil || cfg.Tracer == nil || cfg.Letters == nil || cfg.Replayer == nil || cfg.Dropper == nil || cfg.Operator == nil {
+		return nil, errors.New("api: Client, Mapper, Tracer, Letters, Replayer, Dropper and Operator are required")
 	}
 	if cfg.Project == "" {
 		cfg.Project = engine.DefaultProject

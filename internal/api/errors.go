@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,13 +15,38 @@ import (
 
 // Codes of errors.
 const (
-	CodeInvalid     = "invalid"
-	CodeNotFound    = "not_found"
-	CodeNoTarget    = "no_target"
-	CodeConflict    = "conflict"
-	CodeTooLarge    = "too_large"
-	CodeUnavailable = "unavailable"
+	CodeInvalid      = "invalid"
+	CodeUnauthorized = "unauthorized"
+	CodeForbidden    = "forbidden"
+	CodeNotFound     = "not_found"
+	CodeNoTarget     = "no_target"
+	CodeConflict     = "conflict"
+	CodeTooLarge     = "too_large"
+	CodeQuota        = "quota"
+	CodeUnavailable  = "unavailable"
 )
+
+// Status is the HTTP status of an error's code, which NATS services use for theirs too.
+func Status(code string) int {
+	switch code {
+	case CodeInvalid:
+		return http.StatusBadRequest
+	case CodeUnauthorized:
+		return http.StatusUnauthorized
+	case CodeForbidden:
+		return http.StatusForbidden
+	case CodeNotFound, CodeNoTarget:
+		return http.StatusNotFound
+	case CodeConflict:
+		return http.StatusConflict
+	case CodeTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case CodeQuota:
+		return http.StatusTooManyRequests
+	default:
+		return http.StatusServiceUnavailable
+	}
+}
 
 // Error is an error as it is written.
 type Error struct {

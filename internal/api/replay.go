@@ -55,19 +55,40 @@ func (a *API) ReplayLetters(ctx context.Context, r LettersChoice) (Page[LetterRe
 	})
 }
 
+// LetterRequest names one dead letter that is to be replayed or dropped.
+type LetterRequest struct {
+	Seq    uint64 `json:"seq"`
+	DryRun bool   `json:"dry_run,omitempty" http:"query,dry_run"`
+}
+
+// ReplayLetter gives one dead letter again to the route that refused it.
+func (a *API) ReplayLetter(ctx context.Context, r LetterRequest) (LetterResult, error) {
+	return only(a.ReplayLetters(ctx, LettersChoice{Seq: r.Seq, DryRun: r.DryRun}))
+}
+
+// DropLetter deletes one dead letter for good.
+func (a *API) DropLetter(ctx context.Context, r LetterRequest) (LetterResult, error) {
+	return only(a.DropLetters(ctx, LettersChoice{Seq: r.Seq, DryRun: r.DryRun}))
+}
+
+func only(page Page[LetterResult], err error) (LetterResult, error) {
+	if err != nil {
+		return LetterResult{}, err
+	}
+	return page.Items[0], nil
+}
+
 // DropLetters deletes dead letters for good.
 func (a *API) DropLetters(ctx context.Context, r LettersChoice) (Page[LetterResult], error) {
 	return a.eachLetter(ctx, r, func(letters []bridge.Letter) ([]LetterResult, error) {
 		results := make([]LetterResult, len(letters))
 		for i, l := range letters {
-			if results[i] = letterResult(l, bridge.FateDropped); r.DryRun {
-				continue
-			}
-			if err := a.Letters.Drop(ctx, l.Seq); err != nil {
-				return nil, err
-			}
+			results[i] = letterResult(l, bridge.FateDropped)
 		}
-		return results, nil
+		if r.DryRun {
+			return results, nil
+		}
+		return results, a.Dropper.Drop(ctx, letters)
 	})
 }
 

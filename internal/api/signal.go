@@ -21,9 +21,31 @@ type NewSignal struct {
 
 // SignalRequest sends one signal, or each of an array.
 type SignalRequest struct {
-	Items          Items[NewSignal]
-	Atomic         bool
-	IdempotencyKey string // the dedup key of a single one, where that has none of its own
+	Items          Items[NewSignal] `http:"body"`
+	Atomic         bool             `http:"query,atomic"`           // of an array: all or nothing
+	IdempotencyKey string           `http:"header,Idempotency-Key"` // the dedup key of a single one, where that has none of its own
+}
+
+// SignalToRequest sends one signal to an instance.
+type SignalToRequest struct {
+	Ref            string          `json:"ref"`
+	Name           string          `json:"name"`
+	Payload        json.RawMessage `json:"payload,omitempty" http:"body"`
+	IdempotencyKey string          `json:"idempotency_key,omitempty" http:"header,Idempotency-Key"` // its dedup key
+}
+
+// SignalTo is [API.Signal] of one, to whom a reference names.
+func (a *API) SignalTo(ctx context.Context, project string, r SignalToRequest) (Signaled, error) {
+	s := NewSignal{Name: r.Name, Payload: r.Payload, DedupKey: r.IdempotencyKey}
+	ref, err := refOf(project, r.Ref)
+	if err != nil {
+		return Signaled{}, err
+	}
+	if s.CorrelationKey = ref.Key(); s.CorrelationKey == "" {
+		s.InstanceID = ref.ID().String()
+	}
+	in, err := s.intake(project)
+	return a.signal(ctx, in, err)
 }
 
 // Signaled is what became of one signal.
@@ -48,7 +70,11 @@ func (a *API) Signal(ctx context.Context, project string, r SignalRequest) (any,
 		}
 	}
 	if r.Items.One {
-		return a.signal(ctx, intakes[0], errs[0])
+		done, err := a.signal(ctx, intakes[0], errs[0])
+		if err != nil {
+			return nil, err
+		}
+		return done, nil
 	}
 	accept := a.acceptSome
 	if r.Atomic {
@@ -74,16 +100,16 @@ func (a *API) Signal(ctx context.Context, project string, r SignalRequest) (any,
 	return out, nil
 }
 
-func (a *API) signal(ctx context.Context, in engine.Intake, err error) (any, error) {
+func (a *API) signal(ctx context.Context, in engine.Intake, err error) (Signaled, error) {
 	if err != nil {
-		return nil, err
+		return Signaled{}, err
 	}
 	receipts, err := a.Client.Accept(ctx, []engine.Intake{in})
 	if err != nil {
-		return nil, err
+		return Signaled{}, err
 	}
 	if err := receipts[0].Err(); err != nil {
-		return nil, err
+		return Signaled{}, err
 	}
 	return Signaled{SignalID: optionalNumber(receipts[0].SignalID), InstanceID: receipts[0].InstanceID.String(), Result: string(receipts[0].Result)}, nil
 }

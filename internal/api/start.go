@@ -28,10 +28,10 @@ type NewInstance struct {
 
 // StartRequest starts one instance, or each of an array.
 type StartRequest struct {
-	Items  Items[NewInstance]
-	Atomic bool // of an array: all or nothing
+	Items  Items[NewInstance] `http:"body"`
+	Atomic bool               `http:"query,atomic"` // of an array: all or nothing
 	// IdempotencyKey is the dedup key of a single start, where that has none of its own.
-	IdempotencyKey string
+	IdempotencyKey string `http:"header,Idempotency-Key"`
 }
 
 // Start answers one start with its [Instance], and an array with [Results].

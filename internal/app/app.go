@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,6 +19,8 @@ import (
 	"github.com/pointsman/pointsman/bridge"
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/config"
+	"github.com/pointsman/pointsman/internal/httpapi"
+	"github.com/pointsman/pointsman/internal/natsapi"
 	"github.com/pointsman/pointsman/internal/natsio"
 	"github.com/pointsman/pointsman/subjects"
 	"github.com/pointsman/pointsman/wake"
@@ -26,7 +29,7 @@ import (
 // RunBridge runs the bridge until ctx is canceled and all is drained. announce is told the address of the HTTP server. Where the configuration
 // is of a file, the routes are those of the file as it changes, and SIGHUP reads it anew.
 func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announce func(addr string)) error {
-	if err := errors.Join(checkDatabase(cfg), checkNATS(cfg), cfg.CheckBind(false)); err != nil {
+	if err := errors.Join(checkDatabase(cfg), checkNATS(cfg)); err != nil {
 		return err
 	}
 	mapper, routes, err := compileRoutes(cfg)
@@ -35,7 +38,7 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 	}
 	hup := listenForHUP(cfg)
 	defer hup.stop()
-	return run(ctx, cfg, "bridge", cfg.HTTP.Addr, log, announce, func(p *parts) (component, error) {
+	return run(ctx, cfg, program{"bridge", cfg.HTTP.Addr, httpapi.Starting(), admitAPI}, log, announce, func(p *parts) (component, error) {
 		b, err := bridge.New(bridge.Config{
 			Conn: p.nc, JetStream: p.js, Subjects: p.space, Inbox: p.client, Journal: p.client, Outbox: p.client,
 			Routes: routes, NoSignalsRoute: !cfg.SignalsRoute, ManageStreams: cfg.NATS.ManageStreams, Replicas: cfg.NATS.Replicas,
@@ -44,7 +47,17 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 		if err != nil {
 			return nil, err
 		}
-		service, err := p.service(cfg, mapper, b, log)
+		operations, err := p.operations(cfg, mapper, b, log)
+		if err != nil {
+			return nil, err
+		}
+		service, err := natsapi.New(natsapi.Config{
+			Conn: p.nc, Subjects: p.space, API: operations, Version: Version, ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		web, err := p.web(cfg, operations, log)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +66,8 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 			return nil, err
 		}
 		stop, err := p.waker.Listen([]string{engine.OutboxQueue}, func(string) { b.Poke() })
-		return &bridgeAndAPI{Bridge: b, service: service, reloader: reloader, deafen: stop}, err
+		p.srv.serveAPI(web)
+		return &bridgeAndAPI{Bridge: b, service: service, web: web, reloader: reloader, deafen: stop}, err
 	})
 }
 
@@ -68,7 +82,7 @@ func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machin
 	if len(cfg.Machines)+len(machines) == 0 {
 		log.Warn("no machines are configured: this worker runs no steps, only deadlines and leases that ran out")
 	}
-	return run(ctx, cfg, "worker", cfg.Worker.HTTPAddr, log, announce, func(p *parts) (component, error) {
+	return run(ctx, cfg, program{"worker", cfg.Worker.HTTPAddr, http.NotFoundHandler(), admitAll}, log, announce, func(p *parts) (component, error) {
 		remotes, err := remoteMachines(p, cfg, log)
 		if err != nil {
 			return nil, err
@@ -99,16 +113,27 @@ type parts struct {
 	space   subjects.Space
 	waker   *wake.Wake
 	client  *engine.Client
+	srv     *server
 	metrics *prometheus.Registry
 }
 
+// program is which one runs.
+type program struct {
+	name string
+	addr string       // of its HTTP server
+	rest http.Handler // answers what is not of health and metrics, until the program does
+	// admit says whether it may answer there, as far as the database knows.
+	admit func(ctx context.Context, cfg *config.Config, p *parts, log *slog.Logger) error
+}
+
 // run serves health and metrics from the first moment, waits for the database, then runs what build makes.
-func run(ctx context.Context, cfg *config.Config, program, addr string, log *slog.Logger, announce func(string), build func(*parts) (component, error)) error {
+func run(ctx context.Context, cfg *config.Config, prog program, log *slog.Logger, announce func(string), build func(*parts) (component, error)) error {
 	p := &parts{metrics: newRegistry()}
-	srv, err := listen(addr, p.metrics, log)
+	srv, err := listen(prog.addr, p.metrics, prog.rest, log)
 	if err != nil {
 		return err
 	}
+	p.srv = srv
 	if announce != nil {
 		announce(srv.addr())
 	}
@@ -117,12 +142,12 @@ func run(ctx context.Context, cfg *config.Config, program, addr string, log *slo
 	group.Go(func() error { return srv.serve(serving, cfg.HTTP.ShutdownTimeout) })
 	group.Go(func() error {
 		defer stopServing() // health answers while the rest drains
-		return p.run(ctx, cfg, program, log, srv, build)
+		return p.run(ctx, cfg, prog, log, build)
 	})
 	return group.Wait()
 }
 
-func (p *parts) run(ctx context.Context, cfg *config.Config, program string, log *slog.Logger, srv *server, build func(*parts) (component, error)) (err error) {
+func (p *parts) run(ctx context.Context, cfg *config.Config, prog program, log *slog.Logger, build func(*parts) (component, error)) (err error) {
 	if p.space, err = subjects.New(cfg.NATS.SubjectPrefix); err != nil {
 		return err
 	}
@@ -130,13 +155,17 @@ func (p *parts) run(ctx context.Context, cfg *config.Config, program string, log
 		return fmt.Errorf("database: %w", err)
 	}
 	defer p.db.Close()
-	if err := prepareDatabase(ctx, cfg, p.db, log, srv); err != nil {
+	err = prog.admit(ctx, cfg, p, log)
+	if err == nil {
+		err = prepareDatabase(ctx, cfg, p.db, log, p.srv)
+	}
+	if err != nil {
 		if ctx.Err() != nil {
 			return nil // told to stop while it waited
 		}
 		return err
 	}
-	nats := natsConfig(cfg, program, log)
+	nats := natsConfig(cfg, prog.name, log)
 	nats.Trouble = &natsio.Trouble{}
 	if p.nc, err = natsio.Connect(ctx, nats); err != nil {
 		if ctx.Err() != nil {
@@ -157,13 +186,13 @@ func (p *parts) run(ctx context.Context, cfg *config.Config, program string, log
 	if err != nil {
 		return err
 	}
-	srv.ready(func() error {
+	p.srv.ready(func() error {
 		if err := c.Ready(); err != nil {
 			return errors.Join(err, nats.Trouble.Err())
 		}
 		return nil
 	})
-	log.Info("running", "program", program, "version", Version)
+	log.Info("running", "program", prog.name, "version", Version)
 	return c.Run(ctx)
 }
 

@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -40,5 +41,9 @@ func Audit(ctx context.Context, cfg *config.Config, nc *nats.Conn, request bridg
 	if err != nil {
 		return result, err
 	}
-	return bridge.NewAuditor(js, space, mapper, client, cfg.Retention.Dedup).Run(ctx, request)
+	result, err = bridge.NewAuditor(js, space, mapper, client, cfg.Retention.Dedup).Run(ctx, request)
+	if denied := nc.LastError(); err != nil && errors.Is(denied, nats.ErrPermissionViolation) {
+		err = fmt.Errorf("%w: %w", err, denied)
+	}
+	return result, err
 }

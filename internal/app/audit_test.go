@@ -11,8 +11,10 @@ import (
 
 	"github.com/pointsman/pointsman/bridge"
 	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/app"
 	"github.com/pointsman/pointsman/internal/apptest"
+	"github.com/pointsman/pointsman/internal/natsapi"
 )
 
 const auditRoutes = `
@@ -119,6 +121,32 @@ func TestAudit(t *testing.T) {
 		}
 		return fates == "map[dead-lettered:1]", fmt.Errorf("%s", fates)
 	})
+
+	// What an operator dropped is not missed, also where the route would take it in by now. A dead letter that went another way is not
+	// taken for it.
+	drop := func(route string) {
+		t.Helper()
+		client := natsapi.Client{Conn: a.stack.NATS.Conn(t), Subjects: a.stack.Space}
+		var page api.Page[api.LetterResult]
+		if err := client.Do(t.Context(), natsapi.VerbDrop, api.LettersChoice{Route: route}, &page); err != nil || len(page.Items) == 0 {
+			t.Fatal(page, err)
+		}
+	}
+	a.acked("placed", publish("orders.nobody.placed", "{}"))
+	letters, err := a.stack.JS.Stream(t.Context(), a.stack.Space.DeadLettersStream())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := letters.DeleteMsg(t.Context(), 1); err != nil {
+		t.Fatal(err)
+	}
+	drop("items")
+	drop("brief")
+	for route, want := range map[string]string{"items": "map[delivered:3 duplicate:1 filtered:1 letter-dropped:1 letter-gone:1]", "brief": "map[letter-dropped:1]"} {
+		if fates, found, _ := a.audit(route); fates != want || found != "[]" {
+			t.Errorf("%s: %s, want %s; found %s", route, fates, want, found)
+		}
+	}
 
 	// What the ledger, the inbox or the consumer was robbed of is found.
 	exec(`delete from pointsman.ledger l using pointsman.instances i where l.instance_id = i.id and i.correlation_key = 'k' and l.dedup = encode(substr(sha256('2'), 1, 16), 'hex')::uuid`)

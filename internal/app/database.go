@@ -28,20 +28,30 @@ func checkDatabase(cfg *config.Config) error {
 
 // prepareDatabase waits for the database, and has its schema migrated where that is asked for. An older schema is the error.
 func prepareDatabase(ctx context.Context, cfg *config.Config, db *pgxpool.Pool, log *slog.Logger, srv *server) error {
-	waiting := false
-	attempt := func() (struct{}, error) {
+	return untilAnswered(ctx, log, srv, func() error {
 		err := checkOrMigrate(ctx, cfg, db)
 		var old *engine.SchemaError
 		if errors.As(err, &old) {
-			return struct{}{}, backoff.Permanent(err)
+			return backoff.Permanent(err)
 		}
-		if err != nil && !waiting {
+		return err
+	})
+}
+
+// untilAnswered asks the database until it answers, or ctx is canceled. A permanent error is an answer.
+func untilAnswered(ctx context.Context, log *slog.Logger, srv *server, ask func() error) error {
+	waiting := false
+	attempt := func() (struct{}, error) {
+		err := ask()
+		var answer *backoff.PermanentError
+		if err == nil || errors.As(err, &answer) {
+			return struct{}{}, err
+		}
+		if !waiting {
 			waiting = true
 			log.Warn("the database does not answer: trying again", "error", err)
 		}
-		if err != nil {
-			srv.ready(func() error { return fmt.Errorf("database: %w", err) })
-		}
+		srv.ready(func() error { return fmt.Errorf("database: %w", err) })
 		return struct{}{}, err
 	}
 	b := backoff.NewExponentialBackOff()

@@ -40,7 +40,8 @@ func Permissions(cfg *config.Config, extra []string) ([]Rights, error) {
 func bridgeRights(cfg *config.Config, space subjects.Space, routes []bridge.Route, extra []string) Rights {
 	publish := []string{
 		space.OutcomeFilter(), space.DeadLetter("*"), space.Wake("*"), space.Notice("*"),
-		inboxes, // answers to requests
+		inboxes,                // answers to requests
+		"$JS.API.STREAM.NAMES", // which stream should have taken a publication
 	}
 	for _, rt := range routes {
 		if rt.Existing != "" {
@@ -54,6 +55,7 @@ func bridgeRights(cfg *config.Config, space subjects.Space, routes []bridge.Rout
 		}
 	}
 	publish = append(publish, reading(space.DeadLettersStream())...)
+	publish = append(publish, "$JS.API.STREAM.MSG.DELETE."+space.DeadLettersStream()) // replayed, or dropped
 	if cfg.NATS.ManageStreams {
 		for _, stream := range []string{space.SignalsStream(), space.OutcomesStream(), space.DeadLettersStream()} {
 			publish = append(publish, "$JS.API.STREAM.INFO."+stream, "$JS.API.STREAM.CREATE."+stream)
@@ -64,11 +66,15 @@ func bridgeRights(cfg *config.Config, space subjects.Space, routes []bridge.Rout
 
 // reading a stream, by consumers that are made for it, and message by message.
 func reading(stream string) []string {
-	return []string{
+	return append([]string{
 		"$JS.API.STREAM.INFO." + stream, "$JS.API.STREAM.MSG.GET." + stream, "$JS.API.DIRECT.GET." + stream, "$JS.API.DIRECT.GET." + stream + ".>",
-		"$JS.API.CONSUMER.CREATE." + stream + ".>", "$JS.API.CONSUMER.INFO." + stream + ".*", "$JS.API.CONSUMER.DELETE." + stream + ".*",
-		"$JS.API.CONSUMER.MSG.NEXT." + stream + ".*",
-	}
+		"$JS.API.CONSUMER.DELETE." + stream + ".*",
+	}, consuming(stream)...)
+}
+
+// consuming a stream, by consumers that are made for it under names of their own, and go by themselves.
+func consuming(stream string) []string {
+	return []string{"$JS.API.CONSUMER.CREATE." + stream + ".>", "$JS.API.CONSUMER.INFO." + stream + ".*", "$JS.API.CONSUMER.MSG.NEXT." + stream + ".*"}
 }
 
 func workerRights(cfg *config.Config, space subjects.Space) Rights {
@@ -82,16 +88,17 @@ func workerRights(cfg *config.Config, space subjects.Space) Rights {
 	return Rights{"worker", unique(publish), unique(subscribe)}
 }
 
-// commandRights are for requests, publish, and the plans of routes.
+// commandRights are for requests, publish, the plans of routes, and audits, which read the streams of routes and the dead letters.
 func commandRights(space subjects.Space, routes []bridge.Route) Rights {
 	publish := []string{space.API("*"), "$JS.API.STREAM.LIST", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.NAMES.*"}
 	for _, rt := range routes {
 		publish = append(publish, rt.Subjects...)
+		publish = append(publish, consuming(rt.Stream)...)
 		if rt.Existing == "" {
-			consumer := rt.Stream + "." + space.Durable(rt.Name)
-			publish = append(publish, "$JS.API.CONSUMER.INFO."+consumer, "$JS.API.CONSUMER.CREATE."+consumer, "$JS.API.CONSUMER.CREATE."+consumer+".>", "$JS.API.CONSUMER.DELETE."+consumer)
+			publish = append(publish, "$JS.API.CONSUMER.DELETE."+rt.Stream+"."+space.Durable(rt.Name))
 		}
 	}
+	publish = append(publish, consuming(space.DeadLettersStream())...)
 	return Rights{"cli", unique(publish), []string{inboxes}}
 }
 

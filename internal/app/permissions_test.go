@@ -84,7 +84,7 @@ func (f *fort) config(user string) *config.Config {
 
 func (f *fort) connect(user string) *nats.Conn {
 	f.Helper()
-	nc, err := nats.Connect(f.url, nats.UserInfo(user, "x"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { f.log.add(user + ": " + err.Error()) }))
+	nc, err := nats.Connect(f.url, nats.UserInfo(user, "x"), nats.CustomInboxPrefix("_INBOX."+user), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { f.log.add(user + ": " + err.Error()) }))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -110,6 +110,7 @@ func TestPermissionsSuffice(t *testing.T) {
 	f := newFort(t, func(_ string, publish []string) []string { return publish })
 	js := f.streams()
 	f.serve()
+	asked := f.listen("cli")
 	f.run(func(ctx context.Context, log *slog.Logger) error { return RunBridge(ctx, f.config("bridge"), log, nil) })
 	f.run(func(ctx context.Context, log *slog.Logger) error {
 		return RunWorker(ctx, f.config("worker"), log, nil, nil)
@@ -117,12 +118,18 @@ func TestPermissionsSuffice(t *testing.T) {
 	for _, m := range []struct{ subject, body string }{{"orders.7.placed", "{}"}, {"orders.7.paid", "{}"}, {"orders.8.paid", "not JSON"}, {"other.7", "{}"}} {
 		f.publish(js, m.subject, m.body)
 	}
-	f.publish(js, "pointsman.signal.noted", "{}")
+	conn := f.connect("cli")
+	own, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, subject := range []string{"orders.9.placed", "orders.9.paid", "orders.9.settled", "pointsman.signal.noted"} {
+		f.publish(own, subject, "{}")
+	}
 	space, err := subjects.New("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	conn := f.connect("cli")
 	client := &natsapi.Client{Conn: conn, Subjects: space}
 	f.eventually("done", func() bool {
 		var in api.Instance
@@ -135,15 +142,30 @@ func TestPermissionsSuffice(t *testing.T) {
 		}
 		return err == nil
 	})
+	var letters api.Page[api.DeadLetter]
 	f.eventually("dead letters", func() bool {
-		var page api.Page[api.DeadLetter]
-		return f.ask(client, natsapi.VerbDeadLetters, api.DeadLettersRequest{}, &page) == nil && len(page.Items) >= 2
+		return f.ask(client, natsapi.VerbDeadLetters, api.DeadLettersRequest{}, &letters) == nil && len(letters.Items) >= 2
 	})
+	audit := func(route string) {
+		f.eventually("audit of "+route, func() bool {
+			a, err := Audit(t.Context(), f.config("cli"), conn, bridge.AuditRequest{Route: route})
+			if err != nil || !a.OK() {
+				t.Fatalf("audit of %s: %+v, %v", route, a, err)
+			}
+			return a.Messages > 0 && a.Pending == 0
+		})
+	}
+	for _, route := range []string{"placed", "paid", "theirs", subjects.SignalsRoute} {
+		audit(route)
+	}
 	for _, r := range []struct {
 		verb    string
 		request any
 	}{
 		{natsapi.VerbMessage, api.MessageRequest{Stream: "ORDERS", Seq: 3}},
+		{natsapi.VerbDeadLetter, api.DeadLetterRequest{Seq: letters.Items[0].Seq}},
+		{natsapi.VerbReplay, api.LettersChoice{All: true}},
+		{natsapi.VerbDrop, api.LettersChoice{Seq: letters.Items[0].Seq}},
 		{natsapi.VerbRoutes, api.RoutesRequest{}},
 		{natsapi.VerbRoutesRewind, api.RewindRequest{Name: "paid", ToSeq: 1, DryRun: true}},
 		{natsapi.VerbRoutesRewind, api.RewindRequest{Name: "paid", ToSeq: 1}},
@@ -157,16 +179,58 @@ func TestPermissionsSuffice(t *testing.T) {
 		if len(changes) > 0 {
 			t.Errorf("%+v", changes)
 		}
-		return errors.Join(err, o.Apply(t.Context(), bridge.Change{Route: "placed", Action: bridge.ActionRemake}))
+		for _, route := range []string{"placed", "paid", subjects.SignalsRoute} {
+			err = errors.Join(err, o.Apply(t.Context(), bridge.Change{Route: route, Action: bridge.ActionRemake}))
+		}
+		return err
 	})
 	if err != nil {
 		t.Error(err)
+	}
+	if err := f.ask(client, natsapi.VerbDeadLetters, api.DeadLettersRequest{}, &letters); err != nil || len(letters.Items) == 0 {
+		t.Errorf("dead letters after one is dropped: %+v, %v", letters, err)
+	}
+	audit("paid") // which has lost a dead letter
+	// What the command line may, it needs.
+	rights, err := Permissions(parse(t, guarded), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, right := range rights[2].Publish {
+		f.eventually("the command line uses "+right, func() bool { return asked(right) })
 	}
 	// The only one: nobody may ask for a consumer made by others.
 	for line := range strings.SplitSeq(f.log.String(), "\n") {
 		if strings.Contains(strings.ToLower(line), "permissions violation") && !strings.Contains(line, "$JS.API.CONSUMER.INFO.OTHER.others") {
 			t.Error(line)
 		}
+	}
+}
+
+// listen to what a user asks of the server, of programs and of streams, and tell whether anything was under a subject.
+func (f *fort) listen(user string) (asked func(pattern string) bool) {
+	f.Helper()
+	var mu sync.Mutex
+	heard := map[string]bool{}
+	_, err := f.connect("admin").Subscribe(">", func(m *nats.Msg) {
+		if strings.HasPrefix(m.Reply, "_INBOX."+user+".") {
+			mu.Lock()
+			defer mu.Unlock()
+			heard[m.Subject] = true
+		}
+	})
+	if err != nil {
+		f.Fatal(err)
+	}
+	return func(pattern string) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		for subject := range heard {
+			if subjects.Match(pattern, subject) {
+				return true
+			}
+		}
+		return false
 	}
 }
 

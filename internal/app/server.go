@@ -14,14 +14,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// server answers /healthz, /readyz and /metrics.
+// server answers /healthz, /readyz and /metrics from its first moment, and hands the rest to what is there by then.
 type server struct {
 	listener net.Listener
 	http     *http.Server
 	state    atomic.Pointer[func() error]
+	api      atomic.Pointer[http.Handler]
 }
 
-func listen(addr string, metrics *prometheus.Registry, log *slog.Logger) (*server, error) {
+// listen binds the address; rest answers what is none of its own paths.
+func listen(addr string, metrics *prometheus.Registry, rest http.Handler, log *slog.Logger) (*server, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("http: %w", err)
@@ -32,9 +34,27 @@ func listen(addr string, metrics *prometheus.Registry, log *slog.Logger) (*serve
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", s.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}))
-	s.http = &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn)}
+	s.serveAPI(rest)
+	s.http = &http.Server{
+		Handler: s.own(mux), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
 	return s, nil
 }
+
+// own keeps other paths out of the mux, which would redirect some of them.
+func (s *server) own(mux *http.ServeMux) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/healthz", "/readyz", "/metrics":
+			mux.ServeHTTP(w, r)
+		default:
+			(*s.api.Load()).ServeHTTP(w, r)
+		}
+	})
+}
+
+// serveAPI sets what answers all other paths.
+func (s *server) serveAPI(h http.Handler) { s.api.Store(&h) }
 
 func (s *server) addr() string { return s.listener.Addr().String() }
 

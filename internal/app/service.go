@@ -10,6 +10,7 @@ import (
 	"github.com/pointsman/pointsman/bridge"
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/config"
+	"github.com/pointsman/pointsman/internal/httpapi"
 	"github.com/pointsman/pointsman/internal/natsapi"
 	"github.com/pointsman/pointsman/subjects"
 )
@@ -41,20 +42,15 @@ func compileRoutes(cfg *config.Config) (*bridge.Mapper, []bridge.Route, error) {
 	return mapper, routes, err
 }
 
-// service is what answers requests over NATS.
-func (p *parts) service(cfg *config.Config, mapper *bridge.Mapper, b *bridge.Bridge, log *slog.Logger) (*natsapi.Service, error) {
+// operations are what answers requests, whoever carries them.
+func (p *parts) operations(cfg *config.Config, mapper *bridge.Mapper, b *bridge.Bridge, log *slog.Logger) (*api.API, error) {
 	letters := bridge.NewLetters(p.js, p.space)
-	operations, err := api.New(api.Config{
+	return api.New(api.Config{
 		Client: p.client, Mapper: mapper, Letters: letters, Project: cfg.Project,
 		Replayer: bridge.NewReplayer(letters, mapper, p.client),
+		Dropper:  bridge.NewDropper(letters, p.client, cfg.Retention.Dedup),
 		Tracer:   bridge.NewTracer(p.js, p.space, mapper, p.client, cfg.Retention.Dedup),
 		Operator: bridge.NewOperator(p.js, mapper, p.client, p.client, b.Trouble, log),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return natsapi.New(natsapi.Config{
-		Conn: p.nc, Subjects: p.space, API: operations, Version: Version, ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log,
 	})
 }
 
@@ -63,6 +59,7 @@ func (p *parts) service(cfg *config.Config, mapper *bridge.Mapper, b *bridge.Bri
 type bridgeAndAPI struct {
 	*bridge.Bridge
 	service  *natsapi.Service
+	web      *httpapi.Server
 	reloader *reloader
 	deafen   func() // to wake-ups
 }
@@ -71,6 +68,7 @@ func (b *bridgeAndAPI) Run(ctx context.Context) error {
 	defer b.deafen()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.service.Run(ctx) })
+	group.Go(func() error { return b.web.Run(ctx) })
 	group.Go(func() error { b.reloader.run(ctx); return nil })
 	group.Go(func() error { return b.Bridge.Run(ctx) })
 	return group.Wait()

@@ -31,6 +31,7 @@ type Stack struct {
 	NATS        *natstest.Server
 	NATSURL     string
 	DatabaseURL string
+	HTTPURL     string // of the bridge
 	Config      *config.Config
 	Space       subjects.Space
 	JS          jetstream.JetStream
@@ -46,7 +47,7 @@ func Start(t testing.TB, yaml string, streams map[string][]string, machines ...*
 	}
 	s.configure(t, yaml)
 	log := slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	s.run(t, "bridge", func(ctx context.Context, announce func(string)) error {
+	s.HTTPURL = "http://" + s.run(t, "bridge", func(ctx context.Context, announce func(string)) error {
 		return app.RunBridge(ctx, s.Config, log, announce)
 	})
 	s.run(t, "worker", func(ctx context.Context, announce func(string)) error {
@@ -74,8 +75,8 @@ func (s *Stack) configure(t testing.TB, yaml string) {
 	}
 }
 
-// run a program until the test ends, and wait until it is ready.
-func (s *Stack) run(t testing.TB, name string, program func(ctx context.Context, announce func(string)) error) {
+// run a program until the test ends, and wait until it is ready. It returns the address of its HTTP server.
+func (s *Stack) run(t testing.TB, name string, program func(ctx context.Context, announce func(string)) error) (address string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	addr, done := make(chan string, 1), make(chan error, 1)
@@ -92,12 +93,13 @@ func (s *Stack) run(t testing.TB, name string, program func(ctx context.Context,
 		}
 	}))
 	select {
-	case a := <-addr:
-		untilReady(t, name, a)
+	case address = <-addr:
+		untilReady(t, name, address)
 	case err := <-done:
 		done <- nil
 		t.Fatalf("apptest: %s: %v", name, err)
 	}
+	return address
 }
 
 // untilReady asks a program until it says so.

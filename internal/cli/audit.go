@@ -46,7 +46,8 @@ func auditCommand(o *options) *cobra.Command {
 the configuration of one. Each message has to be in an inbox or consumed, held, a start, a duplicate of one of these, filtered, dropped as the
 route asks, or a dead letter. What is none of these is lost, what is taken in and a dead letter too is twice: these are printed, and the exit
 status is 1. Filtered and dropped leave no record: they are concluded from the route as the configuration has it. A message without a record
-that is older than retention.dedup is unknown; letter-gone is one that the route refuses and whose dead letter was removed, by hand or by age.`,
+that is older than retention.dedup is unknown. letter-dropped is one whose dead letter was dropped on purpose (dlq drop), letter-gone one that
+the route refuses and whose dead letter was removed in another way, by the limits of its stream or by a purge. None of these is an error.`,
 		Example: "  pointsman audit --route payments\n  pointsman audit --route payments --since 24h --json",
 		Args:    args(cobra.NoArgs), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) (err error) {

@@ -20,7 +20,8 @@ func routesPermissionsCommand(o *options) *cobra.Command {
 nats-server's configuration has it, or as commands of nsc. It asks no server. Two things the configuration does not say: subjects that steps
 publish to, or that a start names as reply_to, are for --publish; and a stream that is a mirror or has sources also needs the bridge's right to
 publish to $JS.API.STREAM.INFO.<upstream>, where that is in the same account, which --publish adds too. A consumer made by others
-(consumer.existing) needs no right of the JetStream API but to pull from it.`,
+(consumer.existing) needs no right of the JetStream API but to pull from it; to say what became of a message of its stream the bridge has to
+read that, by $JS.API.STREAM.INFO.<stream>, $JS.API.STREAM.MSG.GET.<stream> and $JS.API.DIRECT.GET.<stream>.`,
 		Example: `  pointsman routes permissions --config pointsman.yaml
   pointsman routes permissions --nsc --publish 'mails.>'`,
 		Args: args(cobra.NoArgs), ValidArgsFunction: cobra.NoFileCompletions,

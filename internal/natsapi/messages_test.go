@@ -93,6 +93,47 @@ func testNoSuchMessage(b *bundle) {
 	}
 }
 
+// A message that its stream has no longer is not guessed at: what its place leads to is said, else that it is gone.
+func testGone(b *bundle) {
+	stream, err := b.stack.JS.Stream(b.Context(), "ORDERS")
+	if err != nil {
+		b.Fatal(err)
+	}
+	fates := map[uint64]string{}
+	publish := func(subject, body, before, after string) uint64 {
+		b.Helper()
+		seq := b.publish(subject, body)
+		b.fate(seq, before)
+		fates[seq] = after
+		return seq
+	}
+	started := publish("orders.gone.placed", `{"amount": 1, "items": 1}`, "started", "started")
+	publish("orders.gone.placed", `{"amount": 1, "items": 1}`, "duplicate", "duplicate")
+	in := b.fate(started, "started").InstanceID
+	publish("orders.gone.item", `{"sku": "cup"}`, "delivered", "unknown")
+	refused := publish("orders.gone.paid", `{`, "dead-lettered", "dead-lettered")
+	dropped := publish("orders.gone.paid", `[`, "dead-lettered", "dropped")
+	var page api.Page[api.DeadLetter]
+	b.ask(natsapi.VerbDeadLetters, api.DeadLettersRequest{Route: "paid", Limit: 1}, &page)
+	equal(b, "the latest dead letter", page.Items[0].StreamSeq, dropped)
+	b.ask(natsapi.VerbDrop, api.LettersChoice{Seq: page.Items[0].Seq}, nil)
+	b.fate(dropped, "dropped")
+	for seq, want := range fates {
+		if err := stream.DeleteMsg(b.Context(), seq); err != nil {
+			b.Fatal(err)
+		}
+		m := b.fate(seq, want)
+		switch want {
+		case "started", "duplicate":
+			equal(b, "instance", text(m.InstanceID), text(in))
+		case "unknown":
+			equal(b, "reason", strings.Contains(text(m.Reason), fmt.Sprintf("ORDERS no longer has message %d", seq)), true)
+			equal(b, "routes that may have read it", len(m.Others) > 1, true)
+		}
+	}
+	equal(b, "subject of a dead letter", b.fate(refused, "dead-lettered").Subject, "orders.gone.paid")
+}
+
 func testHeld(b *bundle) {
 	p := bundle{b.T, b.stack, b.client}
 	for _, key := range []string{"hold-b", "hold-a", "hold-c"} {

@@ -172,24 +172,8 @@ func (s *Service) refuse(verb string, msg *nats.Msg, err error) {
 		body = []byte(`{"error": {"code": "unavailable", "message": "the error cannot be written"}}`)
 	}
 	msg.Data = body
-	msg.Header.Set(subjects.HeaderServiceErrorCode, strconv.Itoa(status(e.Code)))
+	msg.Header.Set(subjects.HeaderServiceErrorCode, strconv.Itoa(api.Status(e.Code)))
 	msg.Header.Set(subjects.HeaderServiceError, e.Code)
-}
-
-// status is the HTTP status of an error's code, which NATS services use for theirs.
-func status(code string) int {
-	switch code {
-	case api.CodeInvalid:
-		return 400
-	case api.CodeNotFound, api.CodeNoTarget:
-		return 404
-	case api.CodeConflict:
-		return 409
-	case api.CodeTooLarge:
-		return 413
-	default:
-		return 503
-	}
 }
 
 var release = regexp.MustCompile(`^v?(\d+\.\d+\.\d+)`)

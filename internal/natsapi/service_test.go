@@ -25,7 +25,7 @@ const patience = 90 * time.Second
 // serve runs operations that need no database. stop tells the service to end, and ended what Run returned.
 func serve(t *testing.T, slots int, operations map[string]operation) (client *Client, stop context.CancelFunc, ended <-chan error) {
 	t.Helper()
-	a, err := api.New(api.Config{Client: &engine.Client{}, Mapper: &bridge.Mapper{}, Tracer: &bridge.Tracer{}, Letters: &bridge.Letters{}, Replayer: &bridge.Replayer{}, Operator: &bridge.Operator{}})
+	a, err := api.New(api.Config{Client: &engine.Client{}, Mapper: &bridge.Mapper{}, Tracer: &bridge.Tracer{}, Letters: &bridge.Letters{}, Replayer: &bridge.Replayer{}, Dropper: &bridge.Dropper{}, Operator: &bridge.Operator{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestStopEndsWaits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := api.New(api.Config{Client: c, Mapper: &bridge.Mapper{}, Tracer: &bridge.Tracer{}, Letters: &bridge.Letters{}, Replayer: &bridge.Replayer{}, Operator: &bridge.Operator{}})
+	a, err := api.New(api.Config{Client: c, Mapper: &bridge.Mapper{}, Tracer: &bridge.Tracer{}, Letters: &bridge.Letters{}, Replayer: &bridge.Replayer{}, Dropper: &bridge.Dropper{}, Operator: &bridge.Operator{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,6 +70,8 @@ with /* age */ engine1 as (
   update pointsman.checkpoints set updated_at = updated_at - $1::interval
 ), bridge3 as (
   update pointsman.failures set updated_at = updated_at - $1::interval
+), bridge4 as (
+  update pointsman.dropped_letters set dropped_at = dropped_at - $1::interval
 ), triggers1 as (
   update pointsman.triggers set requested_at = requested_at - $1::interval, expires_at = expires_at - $1::interval,
     received_at = received_at - $1::interval, ended_at = ended_at - $1::interval

@@ -191,8 +191,8 @@ var allTouches = []touches{
 	{"cancel", 100, 60, func(f *fixture, tx *Store, n int) func() error {
 		ids := f.idsOf("k", n)
 		return func() error {
-			canceled, _, err := tx.Cancel(f.t.Context(), ids, "", publish)
-			return counted(len(canceled), n, err)
+			canceled, err := tx.Cancel(f.t.Context(), ids, "", publish)
+			return counted(len(canceled.IDs), n, err)
 		}
 	}},
 	{"outbox", 10, 300, func(f *fixture, tx *Store, n int) func() error {

@@ -26,11 +26,12 @@ const (
 // Outcome is what the step of a picked instance came to, with what is to commit with it.
 type Outcome struct {
 	// As picked.
-	ID      uuid.UUID
-	Project string
-	Rev     int32
-	Token   uuid.UUID
-	Timed   bool
+	ID       uuid.UUID
+	Project  string
+	Rev      int32
+	Token    uuid.UUID
+	Timed    bool
+	ParentID uuid.UUID // to whom its end is told
 	// Keys as picked; none of both costs nothing.
 	PartitionKey string
 	UniqueScope  int16
@@ -39,7 +40,8 @@ type Outcome struct {
 	Step     string         // "": unchanged
 	State    []byte         // nil: unchanged
 	Awaits   []string       // tags
-	AwaitN   int16          // of them have to be there; 0 is 1
+	AwaitN   int16          // of their names have to be there; 0 is 1
+	Where    []byte         // name -> SQL/JSON path that the payload has to pass
 	Delay    *time.Duration // of a replay; the deadline of an await
 	Progress bool           // attempt starts at 0 again
 	Consumed []int64
@@ -81,6 +83,7 @@ type outcomeArrays struct {
 	steps, states, results, reasons     []*string
 	awaits, handed, consumed            []string
 	awaitNs                             []int16
+	wheres                              []*string
 	delays                              []*int64
 	progress                            []bool
 	ran                                 []*string
@@ -89,6 +92,7 @@ type outcomeArrays struct {
 	ahead                               []bool
 	goOn                                []*Work
 	ended, parked, timed                []uuid.UUID
+	starting                            []uuid.UUID // who starts children
 	timedRevs                           []int32
 	evIDs, pubIDs                       []uuid.UUID
 	evRevs, pubRevs                     []int32
@@ -107,7 +111,7 @@ func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
 		a.steps, a.states = append(a.steps, optional(o.Step)), append(a.states, optional(string(o.State)))
 		a.results, a.reasons = append(a.results, optional(string(o.Result))), append(a.reasons, optional(o.Reason))
 		a.awaits, a.handed, a.consumed = append(a.awaits, textArray(o.Awaits)), append(a.handed, textArray(o.Handed)), append(a.consumed, intArray(o.Consumed))
-		a.awaitNs, a.handedTo = append(a.awaitNs, max(1, o.AwaitN)), append(a.handedTo, o.HandedTo)
+		a.awaitNs, a.handedTo, a.wheres = append(a.awaitNs, max(1, o.AwaitN)), append(a.handedTo, o.HandedTo), append(a.wheres, optional(string(o.Where)))
 		a.delays, a.progress = append(a.delays, microseconds(o.Delay)), append(a.progress, o.Progress)
 		a.ran, a.attempts = append(a.ran, optional(o.Ran)), append(a.attempts, int32(o.Attempt))
 		if a.ahead = append(a.ahead, o.Ahead != nil); o.Ahead != nil {
@@ -118,6 +122,9 @@ func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
 			a.ended = append(a.ended, o.ID)
 		case OutcomeAwait:
 			a.parked = append(a.parked, o.ID)
+		}
+		if slices.ContainsFunc(o.Starts, NewInstance.isChild) {
+			a.starting = append(a.starting, o.ID)
 		}
 		if o.Timed {
 			a.timed, a.timedRevs = append(a.timed, o.ID), append(a.timedRevs, o.Rev)
@@ -228,14 +235,16 @@ type Settled struct {
 // Commit settles outcomes, of any of this worker's leases, as one transaction. An outcome whose lease is gone or whose rev has
 // moved changes nothing, and is not in Passed.
 //
-// Without effects on other instances, and moves into or out of the scope of a unique key, this is one round trip.
+// Without effects on other instances, ends that a parent is told, and moves into or out of the scope of a unique key, this is one round trip.
 func (s *Store) Commit(ctx context.Context, os []Outcome, g Group) (*Settled, error) {
 	a, err := newOutcomeArrays(os)
 	if err != nil {
 		return nil, err
 	}
 	settled := &Settled{Passed: make(map[uuid.UUID]int32, len(os))}
-	if slices.ContainsFunc(os, func(o Outcome) bool { return len(o.Signals)+len(o.Starts)+len(o.Waits)+len(o.Emits) > 0 || o.moves() }) {
+	if slices.ContainsFunc(os, func(o Outcome) bool {
+		return len(o.Signals)+len(o.Starts)+len(o.Waits)+len(o.Emits) > 0 || o.tells() || o.moves()
+	}) {
 		err = s.commitEffects(ctx, os, a, g, settled)
 	} else {
 		err = s.together(ctx, append([]statement{s.commit(a, nil, g, settled)}, s.settle(a, settled)...)...)
@@ -260,7 +269,7 @@ func (s *Store) commit(a *outcomeArrays, targets []uuid.UUID, g Group, settled *
 	sql := s.text.commit
 	args := []any{
 		a.tokens, a.ids, a.revs, a.kinds, a.steps, a.states, a.awaits, a.awaitNs, a.delays, a.progress, a.consumed, a.handed, a.handedTo,
-		a.results, a.reasons, a.ran, append(targets, a.ids...), g.Last, g.Publish, a.attempts, a.ahead, g.Ahead.Token, g.Ahead.Worker, g.Ahead.Length,
+		a.results, a.reasons, a.ran, append(targets, a.ids...), g.Last, g.Publish, a.attempts, a.ahead, g.Ahead.Token, g.Ahead.Worker, g.Ahead.Length, a.wheres,
 	}
 	if len(a.evIDs)+len(a.pubIDs) > 0 {
 		sql = s.text.commitOutputs
@@ -291,7 +300,7 @@ func (s *Store) settle(a *outcomeArrays, settled *Settled) (sts []statement) {
 		sts = append(sts, s.clearEnded(a.ended, &settled.Ended))
 	}
 	if len(a.parked) > 0 {
-		sts = append(sts, statement{"recheck", s.text.recheck, []any{a.parked}, func(r pgx.Rows) error {
+		sts = append(sts, statement{"recheck", s.text.recheck, []any{a.parked, append([]uuid.UUID{}, a.starting...)}, func(r pgx.Rows) error {
 			var id uuid.UUID
 			var queue string
 			var moved bool // as its outcome said
@@ -320,7 +329,7 @@ func (s *Store) clearEnded(instances []uuid.UUID, triggers *[]EndedTrigger) stat
 
 // commitText (arrays: $1 tokens, $2 ids, $3 revs, $4 kinds, $5 steps, $6 states, $7 awaits, $8 how many, $9 delays in
 // microseconds, $10 progress, $11 consumed, $12 handed, $13 handed to, $14 results, $15 reasons, $16 steps that ran; $17 all instances
-// to lock, $18 leases to drop, $19 statuses to publish; $20 attempts, $21 who goes on, $22 to $24 their lease: token, worker, length) locks the leases, then every instance it touches in one ascending order, then
+// to lock, $18 leases to drop, $19 statuses to publish; $20 attempts, $21 who goes on, $22 to $24 their lease: token, worker, length; $25 conditions) locks the leases, then every instance it touches in one ascending order, then
 // updates its own where the rev still stands. Only errors and lost leases count towards max_attempts: not a replay that the step asked
 // for, and nothing from before an await. The counts make the locks come first; a join of arrays instead would be planned as
 // a nested loop.
@@ -329,8 +338,8 @@ with /* commit */ l as materialized (
   select token from pointsman.leases where token = any($1::uuid[] || $18::uuid[]) order by token for no key update
 ), o as materialized (
   select * from unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::smallint[], $9::bigint[], $10::boolean[], $11::text[],
-    $12::text[], $13::bigint[], $14::text[], $15::text[], $16::text[], $20::int[], $21::boolean[])
-    t(token, id, rev, kind, step, state, awaits, n, delay, progress, consumed, handed, handed_to, result, reason, ran, ran_attempt, ahead)
+    $12::text[], $13::bigint[], $14::text[], $15::text[], $16::text[], $20::int[], $21::boolean[], $25::text[])
+    t(token, id, rev, kind, step, state, awaits, n, delay, progress, consumed, handed, handed_to, result, reason, ran, ran_attempt, ahead, await_where)
 ), lk as materialized (
   select i.id from pointsman.instances i where i.id = any($17) and (select count(*) from l) > 0 order by i.id for no key update
 ), u as (
@@ -341,6 +350,8 @@ with /* commit */ l as materialized (
     step = coalesce(o.step, i.step), state = coalesce(o.state::jsonb, i.state),
     awaits = case o.kind when 'await' then o.awaits::text[] when 'next' then '{}' else i.awaits end,
     await_n = case o.kind when 'await' then o.n else i.await_n end,
+    await_where = case o.kind when 'await' then o.await_where::jsonb when 'next' then null else i.await_where end,
+    handed_where = case when o.kind = 'await' and o.handed <> '{}' then i.await_where when o.kind in ('await', 'next') then null else i.handed_where end,
     handed = case o.kind when 'await' then o.handed::text[] when 'next' then '{}' else i.handed end,
     handed_to = case o.kind when 'await' then o.handed_to else i.handed_to end,
     parked = o.kind = 'await', delayed = o.kind = 'replay' and o.delay is not null, due_at = now() + o.delay * interval '1 microsecond',
@@ -391,17 +402,17 @@ const insertOutcomes = `
     union all select 'reply', u.reply_to where u.reply_to is not null) t(kind, subject)
   where u.status is not null`
 
-// commitOutputs ($25 to $28 events: instances, revs, keys, values; $29 to $35 publications: instances, projects, message ids, subjects,
+// commitOutputs ($26 to $29 events: instances, revs, keys, values; $30 to $36 publications: instances, projects, message ids, subjects,
 // headers, bodies, revs). They go by rev too: a worker that lost an instance and picked it again may bring two outcomes of it at once.
 const commitOutputs = `, ev as (
   insert into pointsman.events (instance_id, key, rev, value)
-  select e.id, e.key, e.rev, e.value::jsonb from unnest($25::uuid[], $26::int[], $27::text[], $28::text[]) e(id, rev, key, value)
+  select e.id, e.key, e.rev, e.value::jsonb from unnest($26::uuid[], $27::int[], $28::text[], $29::text[]) e(id, rev, key, value)
   where ((e.id, e.rev) in (select id, rev from u)) is true
   on conflict (instance_id, key) do update set value = excluded.value, rev = excluded.rev, updated_at = now()
 ), pb as (
   insert into pointsman.outbox (shard, kind, instance_id, project, subject, msg_id, headers, body)
   select get_byte(uuid_send(p.id), 15) & 15, 'publish', p.id, p.project, p.subject, p.msg_id, p.headers, p.body
-  from unnest($29::uuid[], $30::text[], $31::text[], $32::text[], $33::text[], $34::bytea[], $35::int[]) with ordinality p(id, project, msg_id, subject, headers, body, rev, ord)
+  from unnest($30::uuid[], $31::text[], $32::text[], $33::text[], $34::text[], $35::bytea[], $36::int[]) with ordinality p(id, project, msg_id, subject, headers, body, rev, ord)
   where ((p.id, p.rev) in (select id, rev from u)) is true order by p.ord
 )`
 

@@ -148,25 +148,6 @@ func (s *Store) LockScopes(ctx context.Context, scopes []uuid.UUID) error {
 	return s.each(ctx, "lock keys", s.text.lockScopes, nil, slices.Compact(locks))
 }
 
-// Recheck wakes those of the instances, all locked by this transaction, that are parked on enough signals of which one was not
-// handed to the step that parked; it returns their queues. It has to be a later statement than the one that locked them, for its
-// snapshot, and inside [Store.InScopes], for their unique keys.
-func (s *Store) Recheck(ctx context.Context, instances []uuid.UUID) (woken map[uuid.UUID]string, err error) {
-	woken = map[uuid.UUID]string{}
-	err = s.each(ctx, "recheck", s.text.recheck, func(r pgx.Rows) error {
-		var id uuid.UUID
-		var queue string
-		var moved bool
-		err := r.Scan(&id, &queue, &moved)
-		woken[id] = queue
-		if moved {
-			s.moved = append(s.moved, id)
-		}
-		return err
-	}, instances)
-	return woken, err
-}
-
 func scanDelivery(r pgx.Rows, ords []int, out []Delivery) error {
 	var d Delivery
 	ord, err := d.scan(r)
@@ -255,9 +236,6 @@ func optional(s string) *string {
 	return &s
 }
 
-// tag is what an await names.
-const tag = `(s.kind || '/' || s.name)`
-
 // slowWake: to wake this row takes more than its own signal, or takes or gives up its unique key.
 const slowWake = `(i.parked and not i.paused and (i.await_n > 1 or i.await_where is not null or ` + wakeMoves + `))`
 
@@ -327,18 +305,3 @@ const lockTargetsText = `
 select /* lock targets */ i.id from pointsman.instances i where {where} order by i.id for no key update`
 
 const lockScopesText = `select /* lock keys */ pg_advisory_xact_lock(h) from unnest($1::bigint[]) h`
-
-// recheckText ($1 ids). A signal was handed if the step that parked was picked with its tag awaited and its id was there: ids of
-// one inbox are in the order of arrival, so one number says which were.
-const recheckText = `
-with /* recheck */ m as materialized (
-  select i.id from pointsman.instances i join pointsman.signals s on s.instance_id = i.id
-  where i.id = any($1) and i.live and i.parked and not i.paused and ` + tag + ` = any(i.awaits)
-  group by i.id
-  having count(distinct ` + tag + `) >= i.await_n and bool_or(s.id > i.handed_to or ` + tag + ` <> all(i.handed))
-), u as (
-  update pointsman.instances i set parked = false from m where i.id = m.id and i.parked and not i.paused
-  returning i.id, i.queue, i.priority, i.rev, ` + wakeMoves + ` as moved
-), rdy as (
-  insert into pointsman.ready (queue, priority, instance_id, rev) select queue, priority, id, rev from u)
-select id, queue, moved from u`

@@ -43,7 +43,7 @@ func (o *Outcome) Scopes() (scopes []uuid.UUID) {
 	return scopes
 }
 
-// commitEffects is Commit for outcomes that touch other instances, or that move in or out of the scope of their unique key. The locks of
+// commitEffects is Commit for outcomes that touch other instances, parents among them, or that move in or out of the scope of their unique key. The locks of
 // the keys that effects name come first, then one statement locks own and other instances in one ascending order; whom the effects find
 // missing stays missing until the end. Unique keys come last, those of the starts with those of the instances that have moved.
 func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArrays, g Group, settled *Settled) error {
@@ -73,6 +73,10 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 		if err := tx.emit(ctx, os, settled); err != nil {
 			return err
 		}
+		waiting, err := tx.tellParents(ctx, told(os, settled))
+		if err != nil {
+			return err
+		}
 		all := collect(os, settled)
 		for _, e := range all {
 			if err := tx.send(ctx, e, settled); err != nil {
@@ -86,6 +90,9 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 			if err := tx.run(ctx, st); err != nil {
 				return err
 			}
+		}
+		if err := tx.wakeParents(ctx, waiting, a.starting, settled.wake); err != nil {
+			return err
 		}
 		for i := range os {
 			if os[i].moves() && settled.Counted(&os[i]) {
@@ -101,10 +108,24 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 	})
 }
 
-// resolve finds the instances that effects by key will touch, so that they are locked in one order with the others.
+// told are those whose ends counted, and whose parents are told.
+func told(os []Outcome, settled *Settled) (ended []uuid.UUID) {
+	for i := range os {
+		if os[i].tells() && settled.Counted(&os[i]) {
+			ended = append(ended, os[i].ID)
+		}
+	}
+	return ended
+}
+
+// resolve finds the parents that ends are told, and the instances that effects by key will touch, so that they are locked in one order
+// with the others.
 func (s *Store) resolve(ctx context.Context, os []Outcome) (targets []uuid.UUID, err error) {
 	var projects, keys []string
 	for i := range os {
+		if os[i].tells() {
+			targets = append(targets, os[i].ParentID)
+		}
 		for _, g := range os[i].Signals {
 			if g.Key != "" {
 				projects, keys = append(projects, os[i].Project), append(keys, g.Key)
@@ -188,6 +209,9 @@ func (s *Store) begin(ctx context.Context, e *effects, settled *Settled) error {
 		for _, st := range started {
 			settled.wake(st.Queue)
 		}
+		if err := s.unstarted(ctx, e.starts, started, settled); err != nil {
+			return err
+		}
 		if err := s.send(ctx, e, settled); err != nil {
 			return err
 		}
@@ -196,6 +220,20 @@ func (s *Store) begin(ctx context.Context, e *effects, settled *Settled) error {
 		return err
 	}
 	return s.bury(ctx, e.project, true, e.byID)
+}
+
+// unstarted tells parents of children that were not started, and wakes those that wait for no others. Nearly always there are none; a
+// parent whose unique key tells one that awaits from one that is ready has it looked at once more then, after those of the starts.
+func (s *Store) unstarted(ctx context.Context, ns []NewInstance, started []Start, settled *Settled) error {
+	parents, err := s.tellUnstarted(ctx, ns, started)
+	if err != nil || len(parents) == 0 {
+		return err
+	}
+	woken, err := s.Recheck(ctx, parents)
+	for _, queue := range woken {
+		settled.wake(queue)
+	}
+	return err
 }
 
 // bury is for effects without a live target. One for a key that nobody has is held; one for who has ended, or for an id that nobody

@@ -45,23 +45,7 @@ type Holder struct {
 	EndedAt time.Time
 }
 
-// Fate answers a question from the state of this moment. It locks nothing.
-func (s *Store) Fate(ctx context.Context, q Question) (a Answer, err error) {
-	var scope *uuid.UUID
-	if q.Scope != uuid.Nil {
-		scope = &q.Scope
-	}
-	err = s.each(ctx, "fate", s.text.fate, func(r pgx.Rows) error {
-		row, err := scanFate(r)
-		if err == nil {
-			a.add(row)
-		}
-		return err
-	}, q.Project, q.Key, q.ID, scope, q.Dedup, q.Source)
-	return a, err
-}
-
-// Fates answers several questions in one statement, in their order.
+// Fates answers questions in one statement, in their order, from the state of this moment. It locks nothing.
 func (s *Store) Fates(ctx context.Context, qs []Question) ([]Answer, error) {
 	answers := make([]Answer, len(qs))
 	if len(qs) == 0 {
@@ -76,8 +60,7 @@ func (s *Store) Fates(ctx context.Context, qs []Question) ([]Answer, error) {
 		}
 	}
 	err := s.each(ctx, "fates", s.text.fates, func(r pgx.Rows) error {
-		var ord int
-		row, err := scanFate(r, &ord)
+		ord, row, err := scanFate(r)
 		if err == nil {
 			answers[ord-1].add(row)
 		}
@@ -86,11 +69,6 @@ func (s *Store) Fates(ctx context.Context, qs []Question) ([]Answer, error) {
 	return answers, err
 }
 
-// fatesText (arrays: $1 projects, $2 keys, $3 ids, $4 scopes, $5 dedups, $6 sources) answers each question as fateText does.
-var fatesText = `select /* fates */ q.ord::int, f.*
-from unnest($1::text[], $2::text[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[]) with ordinality q(project, key, id, scope, dedup, source, ord)
-cross join lateral (` + strings.NewReplacer("/* fate */ ", "", "$1", "q.project", "$2", "q.key", "$3", "q.id", "$4", "q.scope", "$5", "q.dedup", "$6", "q.source").Replace(fateText) + `) f`
-
 // fateRow is one of what there is on record.
 type fateRow struct {
 	what   string
@@ -98,15 +76,15 @@ type fateRow struct {
 	status string
 }
 
-// scanFate reads a row behind these columns.
-func scanFate(r pgx.Rows, first ...any) (row fateRow, err error) {
+// scanFate reads a row, and which question it is for.
+func scanFate(r pgx.Rows) (ord int, row fateRow, err error) {
 	var instance, hash, source *uuid.UUID
 	var signal *int64
 	var at *time.Time
 	var with *bool
 	var status *string
-	if err := r.Scan(append(first, &row.what, &instance, &hash, &source, &signal, &at, &with, &status)...); err != nil {
-		return row, err
+	if err := r.Scan(&ord, &row.what, &instance, &hash, &source, &signal, &at, &with, &status); err != nil {
+		return ord, row, err
 	}
 	row.entry = Entry{Source: source, WithStart: with != nil && *with}
 	if instance != nil {
@@ -122,7 +100,7 @@ func scanFate(r pgx.Rows, first ...any) (row fateRow, err error) {
 		row.entry.At = *at
 	}
 	row.status = value(status)
-	return row, nil
+	return ord, row, nil
 }
 
 func (a *Answer) add(row fateRow) {
@@ -138,34 +116,38 @@ func (a *Answer) add(row fateRow) {
 	}
 }
 
-// fateText ($1 project, $2 key, $3 id, $4 scope, $5 dedup, $6 source). A source is looked for among what its key or instance ever got, one of a start
-// without a key among all starts.
-const fateText = `
-with /* fate */ holder as materialized (
-  (select id, scope, live, status, finished_at from pointsman.instances where $2 <> '' and project = $1 and correlation_key = $2 and live)
+// fatesText (arrays: $1 projects, $2 keys, $3 ids, $4 scopes, $5 dedups, $6 sources). A source is looked for among what its key or
+// instance ever got, one of a start without a key among all starts.
+const fatesText = `
+select /* fates */ q.ord::int, f.*
+from unnest($1::text[], $2::text[], $3::uuid[], $4::uuid[], $5::uuid[], $6::uuid[]) with ordinality q(project, key, id, scope, dedup, source, ord)
+cross join lateral (
+with holder as materialized (
+  (select id, scope, live, status, finished_at from pointsman.instances where q.key <> '' and project = q.project and correlation_key = q.key and live)
   union all
   (select id, scope, live, status, finished_at from pointsman.instances
-   where $2 <> '' and project = $1 and correlation_key = $2 and not live order by finished_at desc limit 1)
+   where q.key <> '' and project = q.project and correlation_key = q.key and not live order by finished_at desc limit 1)
   union all
-  (select id, scope, live, status, finished_at from pointsman.instances where $2 = '' and id = $3 and $1 in ('', project))
+  (select id, scope, live, status, finished_at from pointsman.instances where q.key = '' and id = q.id and q.project in ('', project))
 ), ledgers as materialized (
-  select coalesce($4, (select scope from holder limit 1), (select scope from pointsman.departed where $2 = '' and instance_id = $3 and $1 in ('', project))) as scope
+  select coalesce(q.scope, (select scope from holder limit 1), (select scope from pointsman.departed where q.key = '' and instance_id = q.id and q.project in ('', project))) as scope
 ), taken as (
-  (select l.* from pointsman.ledger l, ledgers where l.scope = ledgers.scope and l.dedup = $5)
+  (select l.* from pointsman.ledger l, ledgers where l.scope = ledgers.scope and l.dedup = q.dedup)
   union all
-  (select l.* from pointsman.ledger l, ledgers where $6::uuid is not null and l.scope = ledgers.scope and l.source = $6)
+  (select l.* from pointsman.ledger l, ledgers where q.source::uuid is not null and l.scope = ledgers.scope and l.source = q.source)
   union all
-  (select l.* from pointsman.ledger l where $2 = '' and $4 is not null and l.source = $6 and l.signal_id is null)
+  (select l.* from pointsman.ledger l where q.key = '' and q.scope is not null and l.source = q.source and l.signal_id is null)
   limit 1
 ), kept as (
-  (select * from pointsman.held where project = $1 and key = $2 and dedup = $5)
+  (select * from pointsman.held where project = q.project and key = q.key and dedup = q.dedup)
   union all
-  (select * from pointsman.held where $6::uuid is not null and project = $1 and key = $2 and source = $6)
+  (select * from pointsman.held where q.source::uuid is not null and project = q.project and key = q.key and source = q.source)
   limit 1
 )
 select 'taken', t.instance_id, t.hash, t.source, t.signal_id, t.at, coalesce((select i.inserted_at = t.at from pointsman.instances i where i.id = t.instance_id), t.signal_id is null), null::text from taken t
 union all select 'held', null, k.hash, k.source, null, k.inserted_at, null, null from kept k
-union all (select case when live then 'live' else 'ended' end, id, null, null, null, finished_at, null, status from holder order by live desc limit 1)`
+union all (select case when live then 'live' else 'ended' end, id, null, null, null, finished_at, null, status from holder order by live desc limit 1)
+) f`
 
 // Waiting says which dead letters of expired holds are on their way out: expired here, and not published yet. A hold is told by the
 // source of its message, which is where that stood, and by its key.

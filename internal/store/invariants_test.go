@@ -50,9 +50,20 @@ var invariants = []invariant{
 		select s.id from pointsman.signals s join pointsman.history h on h.instance_id = s.instance_id and s.id = any(h.consumed)`},
 	{"sleeps on a match", `
 		select i.id from pointsman.instances i cross join lateral (
-			select s.id, s.kind || '/' || s.name as tag from pointsman.signals s where s.instance_id = i.id) s
+			select s.id, s.kind || '/' || s.name as tag from pointsman.signals s where s.instance_id = i.id and s.kind = 'signal'
+				and (not coalesce(i.await_where ? s.name, false) or coalesce(s.payload @@ (i.await_where->>s.name)::jsonpath, false))) s
 		where i.live and i.parked and not i.paused and s.tag = any(i.awaits)
 		group by i.id, i.await_n having count(distinct s.tag) >= i.await_n and bool_or(not (s.id <= i.handed_to and s.tag = any(i.handed)))`},
+	{"sleeps on its children", `
+		select i.id from pointsman.instances i cross join lateral (
+			select count(*) as n, max(s.id) as last from pointsman.signals s where s.instance_id = i.id and s.kind = 'child') s
+		where i.live and i.parked and not i.paused and 'child/*' = any(i.awaits) and (i.handed = '{}' or s.last > i.handed_to)
+		and (not exists (select from pointsman.instances c where c.parent_id = i.id and c.live)
+			or 'child/any child' = any(i.awaits) and s.n >= 1 or 'child/2 children' = any(i.awaits) and s.n >= 2)`},
+	{"an end was not told to a parent that lives", `
+		select c.id from pointsman.instances c join pointsman.instances p on p.id = c.parent_id and p.live
+		where not c.live and exists (select from pointsman.history h where h.instance_id = c.id and h.rev = c.rev)
+		and not exists (select from pointsman.witness w where w.instance_id = p.id and w.dedup_key = c.id || ':' || c.rev)`},
 	{"is not in one place", `
 		select i.id || ' in ' || i.places from (
 			select i.*, i.parked::int + i.delayed::int

@@ -154,10 +154,10 @@ with /* list page */ leased as materialized (
 select i.id, i.project, i.machine, i.version,
   case when not i.live then i.status when i.parked then 'awaiting_signal' when l.worker is not null then 'executing' else 'runnable' end,
   i.step, i.attempt, i.correlation_key, i.queue, i.priority, i.partition_key, i.unique_key, i.unique_scope, i.state,
-  case when i.live and i.parked then array(select substr(a, strpos(a, '/') + 1) from unnest(i.awaits) a) else '{}' end,
+  case when i.live and i.parked then array(select substr(a, strpos(a, '/') + 1) from unnest(i.awaits) a where a <> '` + TagChildren + `') else '{}' end,
   case when i.live and i.parked then i.due_at end, case when i.live and i.delayed then i.due_at else i.run_at end,
   i.result, i.last_error, i.live and i.paused, (select count(*) from pointsman.signals s where s.instance_id = i.id),
-  i.inserted_at, i.updated_at, i.finished_at, l.worker, l.expires_at
+  i.inserted_at, i.updated_at, i.finished_at, l.worker, l.expires_at, i.parent_id
 from unnest($1::uuid[]) x(id) cross join lateral (select * from pointsman.instances i where i.id = x.id limit 1) i
 left join lateral (select l.worker, l.expires_at from leased l where i.live and not i.parked and l.id = i.id and l.rev = i.rev limit 1) l on true
 order by i.id desc`

@@ -21,7 +21,7 @@ func (f *fixture) retry(id uuid.UUID, key string) Retried {
 
 func (f *fixture) cancel(id uuid.UUID) {
 	f.t.Helper()
-	equal(f.t, "canceled", len(must(f.Cancel(f.t.Context(), []uuid.UUID{id}, "why", publish))(f.t)), 1)
+	equal(f.t, "canceled", len(must(f.Cancel(f.t.Context(), []uuid.UUID{id}, "why", publish))(f.t).IDs), 1)
 }
 
 const inboxOf = `select id, kind, name, dedup_key, traceparent, sent_by, inserted_at, payload::text from pointsman.signals where instance_id = $1 order by id`

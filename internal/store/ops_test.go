@@ -238,7 +238,7 @@ func canceling(ns ...int) op {
 		for _, n := range ns {
 			ids = append(ids, u(n))
 		}
-		_, _, err := s.Cancel(ctx, ids, "", publish)
+		_, err := s.Cancel(ctx, ids, "", publish)
 		return err
 	}
 }

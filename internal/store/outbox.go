@@ -33,6 +33,7 @@ type OutboxRow struct {
 	Headers    map[string][]string
 	Body       []byte
 	Attempts   int
+	Refusals   int
 	CreatedAt  time.Time
 }
 
@@ -91,7 +92,7 @@ func (s *Store) Outbox(ctx context.Context, shards []int, after int64, n int) (r
 		var instance *uuid.UUID
 		var headers *string
 		var shard int64
-		if err := r.Scan(&row.ID, &shard, &instance, &row.Kind, &row.Project, &row.Subject, &row.MsgID, &headers, &row.Body, &row.Attempts, &row.CreatedAt); err != nil {
+		if err := r.Scan(&row.ID, &shard, &instance, &row.Kind, &row.Project, &row.Subject, &row.MsgID, &headers, &row.Body, &row.Attempts, &row.Refusals, &row.CreatedAt); err != nil {
 			return err
 		}
 		row.ID = row.ID*outboxShards + shard
@@ -112,7 +113,7 @@ func (s *Store) Outbox(ctx context.Context, shards []int, after int64, n int) (r
 // outboxText ($1 shards, $2 after, $3 how many) reads each shard by its index, and leaves out what stands behind a postponed row of
 // the same instance, row by row: not exists would be planned as an anti join with all that are postponed.
 const outboxText = `
-select /* outbox */ o.id, o.shard, o.instance_id, o.kind, o.project, o.subject, o.msg_id, o.headers, o.body, o.attempts, o.created_at
+select /* outbox */ o.id, o.shard, o.instance_id, o.kind, o.project, o.subject, o.msg_id, o.headers, o.body, o.attempts, o.refusals, o.created_at
 from unnest($1::smallint[]) t(shard) cross join lateral (
   select * from pointsman.outbox o where o.shard = t.shard and o.id > $2 and not o.dead and o.next_at <= now()
     and (select f.id from pointsman.outbox f where f.instance_id = o.instance_id and f.attempts > 0 and not f.dead and f.id < o.id limit 1) is null
@@ -129,13 +130,14 @@ delete /* published */ from pointsman.outbox where ctid = any(array(
   select o.ctid from unnest($1::bigint[]) t(row) cross join lateral (
     select o.ctid from pointsman.outbox o where o.shard = t.row % $2 and o.id = t.row / $2 limit 1) o))`
 
-// Postpone counts a failure to publish a row, and makes it due again after the delay, or never.
-func (s *Store) Postpone(ctx context.Context, row int64, delay time.Duration, reason string, dead bool) error {
-	return s.together(ctx, statement{"postpone", s.text.postpone, []any{row % outboxShards, row / outboxShards, delay, reason, dead}, nil})
+// Postpone counts a failure to publish a row, which may have been refused, and makes it due again after the delay, or never.
+func (s *Store) Postpone(ctx context.Context, row int64, delay time.Duration, reason string, refused, dead bool) error {
+	return s.together(ctx, statement{"postpone", s.text.postpone, []any{row % outboxShards, row / outboxShards, delay, reason, refused, dead}, nil})
 }
 
+// postponeText counts up to what the columns hold: an outage may last.
 const postponeText = `
-update /* postpone */ pointsman.outbox set attempts = attempts + 1, next_at = now() + $3::interval, last_error = $4, dead = $5 where shard = $1 and id = $2`
+update /* postpone */ pointsman.outbox set attempts = least(attempts, 32766) + 1, refusals = least(refusals, 32766) + $5::boolean::int, next_at = now() + $3::interval, last_error = $4, dead = $6 where shard = $1 and id = $2`
 
 // OutboxDepth counts the rows that wait, at most MaxDepth.
 func (s *Store) OutboxDepth(ctx context.Context) (n int, err error) {

@@ -81,14 +81,14 @@ func TestOutbox(t *testing.T) {
 	}
 	equal(t, "of no shard", len(must(f.Outbox(t.Context(), nil, 0, 10))(t)), 0)
 
-	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, time.Hour, "no stream", false))(t)
+	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, time.Hour, "no stream", true, false))(t)
 	_, subjects = read(0, 10)
 	equal(t, "behind a postponed one", subjects, "b.1 b.2 ")
 	f.exec(`update pointsman.outbox set next_at = now()`)
 	again, subjects := read(0, 10)
 	equal(t, "due again", subjects, "a.1 b.1 b.2 ")
 	equal(t, "attempts", again[0].Attempts, 1)
-	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, 0, "no stream", true))(t)
+	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, 0, "no stream", true, true))(t)
 	_, subjects = read(0, 10)
 	equal(t, "behind a dead one", subjects, "a.2 b.1 b.2 ")
 	equal(t, "depth", must(f.OutboxDepth(t.Context()))(t), 3)
@@ -107,6 +107,6 @@ func TestDeadLettersGoOut(t *testing.T) {
 	if len(rows) != 2 || rows[0].Headers["H"][0] != "v" || string(rows[1].Body) != "b" {
 		t.Fatalf("%+v", rows)
 	}
-	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, time.Hour, "", false))(t)
+	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, time.Hour, "", true, false))(t)
 	equal(t, "the other", len(must(f.Outbox(t.Context(), allShards(), 0, 10))(t)), 1)
 }

@@ -44,6 +44,7 @@ type Work struct {
 	LastError      string
 	Traceparent    string
 	InsertedAt     time.Time
+	ParentID       uuid.UUID
 	ReadyAt        time.Time // since when it could have been picked
 	Inbox          []InboxSignal
 	InboxErr       error // why the long inbox could not be read: this instance is to be released
@@ -61,10 +62,16 @@ type InboxSignal struct {
 	DedupKey    string
 	Traceparent string
 	InsertedAt  time.Time
+	Unmet       bool // the await has a condition for its name, and it does not pass
 }
 
 // Tag is what an await names.
-func (g InboxSignal) Tag() string { return g.Kind + "/" + g.Name }
+func (g InboxSignal) Tag() string {
+	if g.Kind == "child" {
+		return TagChildren
+	}
+	return g.Kind + "/" + g.Name
+}
 
 // Pick leases ready instances of one lane of a queue, the lowest priority first, then the longest ready: at most n rounded down to
 // a power of two ([PickSize]), and fewer only where the lane has no more, or very many that may not run now. Instances of a machine
@@ -152,7 +159,9 @@ func scanWork(r pgx.Rows, out *[]Work) (t turn, err error) {
 		kind, name, dedup, trace *string
 		payload                  []byte
 		at                       *time.Time
+		unmet                    *bool
 	}
+	var parent *uuid.UUID
 	if r.RawValues()[4] == nil {
 		values, err := r.Values()
 		if err != nil {
@@ -161,18 +170,21 @@ func scanWork(r pgx.Rows, out *[]Work) (t turn, err error) {
 		return turn{int(values[0].(int32)), values[1].(bool), values[2].(bool), int(values[3].(int32))}, nil
 	}
 	err = r.Scan(&t.taken, &t.keyed, &t.again, &t.unguarded, &w.ID, &w.Rev, &w.Token, &w.Project, &w.Machine, &w.Version, &w.Step, &key, &partition, &unique, &w.UniqueScope,
-		&w.Queue, &w.Priority, &w.Attempt, &w.Uncounted, &w.Visit, &w.TimedOut, &w.WaitCanceled, &w.Timed, &w.Awaits, &lastError, &trace, &w.InsertedAt, &w.ReadyAt, &state,
-		&sig.id, &sig.kind, &sig.name, &sig.payload, &sig.dedup, &sig.trace, &sig.at)
+		&w.Queue, &w.Priority, &w.Attempt, &w.Uncounted, &w.Visit, &w.TimedOut, &w.WaitCanceled, &w.Timed, &w.Awaits, &lastError, &trace, &w.InsertedAt, &parent, &w.ReadyAt, &state,
+		&sig.id, &sig.kind, &sig.name, &sig.payload, &sig.dedup, &sig.trace, &sig.at, &sig.unmet)
 	if err != nil {
 		return t, err
 	}
 	if last := len(*out) - 1; last < 0 || (*out)[last].ID != w.ID {
 		w.CorrelationKey, w.PartitionKey, w.UniqueKey = value(key), value(partition), value(unique)
 		w.LastError, w.Traceparent, w.State = value(lastError), value(trace), state
+		if parent != nil {
+			w.ParentID = *parent
+		}
 		*out = append(*out, w)
 	}
 	if sig.id != nil {
-		(*out)[len(*out)-1].shown(InboxSignal{*sig.id, *sig.kind, *sig.name, sig.payload, value(sig.dedup), value(sig.trace), *sig.at})
+		(*out)[len(*out)-1].shown(InboxSignal{*sig.id, *sig.kind, *sig.name, sig.payload, value(sig.dedup), value(sig.trace), *sig.at, sig.unmet != nil && *sig.unmet})
 	}
 	return t, nil
 }
@@ -202,7 +214,7 @@ func (s *Store) loadLongInbox(ctx context.Context, w *Work) error {
 	return s.together(ctx, statement{"long inbox", s.text.longInbox, []any{w.ID, w.Awaits, MaxInboxBytes}, func(r pgx.Rows) error {
 		var g InboxSignal
 		var dedup, trace *string
-		err := r.Scan(&g.ID, &g.Kind, &g.Name, &g.Payload, &dedup, &trace, &g.InsertedAt, &w.SeenTo, &w.More)
+		err := r.Scan(&g.ID, &g.Kind, &g.Name, &g.Payload, &dedup, &trace, &g.InsertedAt, &g.Unmet, &w.SeenTo, &w.More)
 		g.DedupKey, g.Traceparent = value(dedup), value(trace)
 		w.Inbox = append(w.Inbox, g)
 		return err
@@ -212,7 +224,7 @@ func (s *Store) loadLongInbox(ctx context.Context, w *Work) error {
 // pickText ($1 queue, $2 lane, $3 token, $4 known, $5 worker, $6 length of the lease) locks no instance: a ready row is never
 // updated, so one that can be locked says that its instance is still at its rev, or is stale. A solo row's lease has a token of
 // its own. The state comes with the first signal only. Where nothing may run, one row says what became of what was taken.
-const pickText = `
+var pickText = `
 with {recursive}/* pick */ r as materialized (
   delete from pointsman.ready where ctid = any(array(
     select ctid from pointsman.ready where queue = $1 and lane = $2 order by priority, run_at limit {n} for update skip locked))
@@ -224,15 +236,15 @@ with {recursive}/* pick */ r as materialized (
       when i.partition_key is not null or ` + pickMoves + ` then 'keyed' else 'run' end as fate,
     case when r.solo then md5($3::uuid::text || r.instance_id)::uuid else $3::uuid end as token,
     coalesce(i.project, r.project) as project, i.machine, i.version, i.step, i.correlation_key, coalesce(i.partition_key, r.key) as partition_key, i.unique_key, i.unique_scope, i.attempt, i.uncounted, i.visit, i.timed_out, i.wait_canceled,
-    i.due_at, i.awaits, i.last_error, i.traceparent, i.inserted_at, i.state
+    i.due_at, i.awaits, i.await_where, i.last_error, i.traceparent, i.inserted_at, i.parent_id, i.state
   from r left join pointsman.instances i on i.id = r.instance_id
 ), {keys}, l as (
   insert into pointsman.leases (token, worker, expires_at, ids, revs, alone)
   select token, $5, now() + $6::interval, array_agg(instance_id), array_agg(rev), $2 like '~%' from c where {runs} group by token
 )
 select t.*, c.instance_id, c.rev, c.token, c.project, c.machine, c.version, c.step, c.correlation_key, c.partition_key, c.unique_key, c.unique_scope,
-  c.queue, c.priority, c.attempt, c.uncounted, c.visit, c.timed_out, c.wait_canceled, c.due_at is not null, c.awaits, c.last_error, c.traceparent, c.inserted_at, c.run_at,
-  case when coalesce(s.n = 1, true) then c.state end, ` + inboxColumns + `
+  c.queue, c.priority, c.attempt, c.uncounted, c.visit, c.timed_out, c.wait_canceled, c.due_at is not null, c.awaits, c.last_error, c.traceparent, c.inserted_at, c.parent_id, c.run_at,
+  case when coalesce(s.n = 1, true) then c.state end, ` + inboxColumns + `, case when c.await_where is not null then not ` + passes("c.await_where") + ` end
 from (select (select count(*)::int from r), exists (select from c where {keyed}), {turn}) t(taken, keyed, again, unguarded)
 left join c on {runs} left join lateral (
 ` + inboxOfC + `) s on ` + inboxBound
@@ -320,24 +332,32 @@ var pickKeyed = strings.NewReplacer("{recursive}", "recursive ", "{keyed}", pick
 
 // longInboxText ($1 instance, $2 awaited tags, $3 most bytes) goes from signal to signal, so that it looks at no payload that it does not
 // return but the last ones. What is awaited and what is not have a count of their own; the bytes they share.
-const longInboxText = `
-with recursive /* long inbox */ awaited as (
-  (select s.id, 1 as n, octet_length(s.payload::text)::bigint as upto from pointsman.signals s where s.instance_id = $1 and ` + tag + ` = any($2::text[]) order by s.id limit 1)
+var longInboxText = `
+with recursive /* long inbox */ w as materialized (
+  select i.await_where from pointsman.instances i where i.id = $1
+), awaited as (
+  (select s.id, 1 as n, octet_length(s.payload::text)::bigint as upto from pointsman.signals s where s.instance_id = $1 and ` + awaitedOfLong + ` order by s.id limit 1)
   union all
   select s.id, a.n + 1, a.upto + s.size from awaited a cross join lateral (
     select s.id, octet_length(s.payload::text) as size from pointsman.signals s
-    where s.instance_id = $1 and s.id > a.id and ` + tag + ` = any($2::text[]) order by s.id limit 1) s
+    where s.instance_id = $1 and s.id > a.id and ` + awaitedOfLong + ` order by s.id limit 1) s
   where a.n < 1000 and a.upto + s.size <= $3
 ), others as (
   (select 0::bigint as id, 0 as n, coalesce((select max(upto) from awaited), 0) as upto)
   union all
   select s.id, o.n + 1, o.upto + s.size from others o cross join lateral (
     select s.id, octet_length(s.payload::text) as size from pointsman.signals s
-    where s.instance_id = $1 and s.id > o.id and ` + tag + ` <> all($2::text[]) order by s.id limit 1) s
+    where s.instance_id = $1 and s.id > o.id and not ` + awaitedOfLong + ` order by s.id limit 1) s
   where o.n < 1000 and (o.upto + s.size <= $3 or o.upto = 0)
 ), shown as materialized (
   select id from awaited union all select id from others where n > 0
 )
-select s.id, s.kind, s.name, s.payload, s.dedup_key, s.traceparent, s.inserted_at, (select max(id) from pointsman.signals where instance_id = $1),
+select s.id, s.kind, s.name, s.payload, s.dedup_key, s.traceparent, s.inserted_at, ` + tag + ` = any($2::text[]) and not ` + passesOfLong + `, (select max(id) from pointsman.signals where instance_id = $1),
   (select count(*) from shown) > 1000 or exists (select from pointsman.signals x where x.instance_id = $1 and x.id not in (select id from shown))
 from shown cross join lateral (select s.* from pointsman.signals s where s.instance_id = $1 and s.id = shown.id) s order by s.id`
+
+// What is awaited by the instance of longInboxText, whose condition is in w.
+var (
+	passesOfLong  = passes("(select await_where from w)")
+	awaitedOfLong = `(` + tag + ` = any($2::text[]) and ` + passesOfLong + `)`
+)

@@ -82,10 +82,12 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 	for name, sql := range triggerStatements(x) {
 		statements[name] = sql
 	}
+	statements["tell parents"], statements["wake parents"], statements["tell unstarted"] = x.tellParents, x.wakeParents, x.tellUnstarted
+	statements["tell missed"], statements["children"] = x.tellMissed, x.children
 	seldom := map[string]string{
 		"list recent": x.listRecent, "list by key": x.listKey, "list by prefix": x.listPrefix, "list ended": x.listEnded, "instances by id": x.instancesByID,
-		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "fate": x.fate, "resume": x.resume, "unserved": x.unserved,
-		"fates": x.fates, "vanished": x.vanished,
+		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "resume": x.resume, "unserved": x.unserved,
+		"fates": x.fates, "vanished": x.vanished, "traces": x.traces, "note dropped": x.noteDropped, "forget dropped": x.forgetDropped,
 	}
 	for _, filled := range []bool{false, true} {
 		if filled {

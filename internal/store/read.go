@@ -36,6 +36,7 @@ type Instance struct {
 	FinishedAt     *time.Time
 	LeaseWorker    string
 	LeaseExpiresAt *time.Time
+	ParentID       uuid.UUID
 }
 
 // Get returns an instance by id, of any project where project is "".
@@ -89,15 +90,19 @@ func (s *Store) Standings(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]S
 
 func scanInstance(r pgx.Rows) (in Instance, err error) {
 	var key, partition, unique, lastError, worker *string
+	var parent *uuid.UUID
 	err = r.Scan(&in.ID, &in.Project, &in.Machine, &in.Version, &in.Status, &in.Step, &in.Attempt, &key, &in.Queue, &in.Priority, &partition, &unique, &in.UniqueScope,
 		&in.State, &in.Awaits, &in.Deadline, &in.RunAt, &in.Result, &lastError, &in.Paused, &in.InboxCount, &in.InsertedAt, &in.UpdatedAt, &in.FinishedAt,
-		&worker, &in.LeaseExpiresAt)
+		&worker, &in.LeaseExpiresAt, &parent)
+	if parent != nil {
+		in.ParentID = *parent
+	}
 	in.CorrelationKey, in.PartitionKey, in.UniqueKey, in.LastError, in.LeaseWorker = value(key), value(partition), value(unique), value(lastError), value(worker)
 	return in, err
 }
 
 const instanceColumns = `id, project, machine, version, status, step, attempt, correlation_key, queue, priority, partition_key, unique_key, unique_scope, state, awaits, deadline, run_at, result,
-  last_error, paused, inbox_count, inserted_at, updated_at, finished_at, lease_worker, lease_expires_at`
+  last_error, paused, inbox_count, inserted_at, updated_at, finished_at, lease_worker, lease_expires_at, parent_id`
 
 const getIDText = `select /* get */ ` + instanceColumns + ` from pointsman.v_instances where id = $1 and (project = $2 or $2 = '')`
 

@@ -132,7 +132,7 @@ func everyStatement(t *testing.T, f *fixture) {
 	must(f.HoldShards(t.Context(), "r", time.Minute))(t)
 	rows := must(f.Outbox(t.Context(), allShards(), 0, 10))(t)
 	equal(t, "outbox", len(rows), 3)
-	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, time.Minute, "x", false))(t)
+	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, time.Minute, "x", true, false))(t)
 	must(struct{}{}, f.Published(t.Context(), []int64{rows[1].ID}))(t)
 	must(f.OutboxDepth(t.Context()))(t)
 	must(f.QueueDepths(t.Context(), []string{queue}))(t)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -16,14 +17,15 @@ type Retried struct {
 
 // Retry makes a failed or canceled instance live again, where it was when it ended, with the inbox that it had. It runs in a transaction
 // that holds the locks of the scope of its key ([Store.InScopes]) and of these event keys ([Store.EventKeys]), and gives it what is held for
-// that. Its triggers wait again, where they may: maxActive is the quota of its project.
+// that, and the ends of its children that it has missed. Its triggers wait again, where they may: maxActive is the quota of its project.
 func (s *Store) Retry(ctx context.Context, id uuid.UUID, eventKeys []string, maxActive int) (Retried, error) {
 	r := Retried{Verdict: Missing}
 	var parked bool
+	var since *time.Time
 	err := s.each(ctx, "retry", s.text.retry, func(row pgx.Rows) error {
 		var holder *uuid.UUID
 		var queue *string
-		err := row.Scan(&r.Verdict, &holder, &queue, &parked)
+		err := row.Scan(&r.Verdict, &holder, &queue, &parked, &since)
 		if holder != nil {
 			r.Holder = *holder
 		}
@@ -34,6 +36,11 @@ func (s *Store) Retry(ctx context.Context, id uuid.UUID, eventKeys []string, max
 		return r, err
 	}
 	s.moved = append(s.moved, id)
+	if since != nil {
+		if err := s.tellMissed(ctx, id, *since); err != nil {
+			return r, err
+		}
+	}
 	if err := s.revive(ctx, id, eventKeys, maxActive); err != nil || !parked {
 		return r, err
 	}
@@ -54,7 +61,7 @@ func (s *Store) Retry(ctx context.Context, id uuid.UUID, eventKeys []string, max
 // would be read whole.
 const retryText = `
 with /* retry */ lk as materialized (
-  select i.id, i.project, i.correlation_key, i.live, i.status, i.attempt, i.kept from pointsman.instances i where i.id = $1 for no key update
+  select i.id, i.project, i.correlation_key, i.live, i.status, i.attempt, i.kept, i.finished_at from pointsman.instances i where i.id = $1 for no key update
 ), holder as materialized (
   select h.id from lk join pointsman.instances h on h.project = lk.project and h.correlation_key = lk.correlation_key and h.live
   where not lk.live
@@ -76,7 +83,7 @@ with /* retry */ lk as materialized (
   insert into pointsman.history (instance_id, rev, step, outcome, attempt) select id, rev, step, 'retry', attempt from u
 )
 select case when u.id is not null then 8 when not lk.live and lk.status <> 'done' then 9 else 3 end, (select id from holder),
-  case when not u.parked and not u.delayed then u.queue end, coalesce(u.parked, false)
+  case when not u.parked and not u.delayed then u.queue end, coalesce(u.parked, false), lk.finished_at
 from lk left join u on true`
 
 // rearm gives those in u that wait for a time a timer at their new rev, and drops those of the revs before.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,7 +16,7 @@ func TestSabotage(t *testing.T) {
 	for _, sc := range scenarios() {
 		byName[sc.name] = sc
 	}
-	for _, sab := range append(sabotages(), triggerSabotages()...) {
+	for _, sab := range slices.Concat(sabotages(), familySabotages(), triggerSabotages()) {
 		t.Run(sab.name, func(t *testing.T) {
 			t.Parallel()
 			e := <-free
@@ -88,9 +89,10 @@ func sabotages() []sabotage {
 	resume := func(t *texts) *string { return &t.resume }
 	lockIDs := func(t *texts) *string { return &t.lockIDTargets }
 	const nothing = `select $1::uuid[] where false`
+	const noWake = `select $1::uuid[] where $2::uuid[] is null and false`
 	return []sabotage{
 		{
-			"no recheck after a park", edits(func(t *texts) *string { return &t.recheck }, "", nothing),
+			"no recheck after a park", edits(func(t *texts) *string { return &t.recheck }, "", noWake),
 			[]string{"deliver / park", "deliver / park again, handed", "deliver / park, consume", "deliver / deliver / park, 2 of 2"},
 		},
 		{"deliver locks no row", edits(func(t *texts) *string { return &t.deliverKey }, " for no key update", ""), []string{"deliver / park", "deliver / end", "deliver / cancel"}},
@@ -144,7 +146,7 @@ func sabotages() []sabotage {
 		{"deliver wakes into and out of unique scopes by itself", edits(func(t *texts) *string { return &t.deliverKey }, wakeMoves, "false"), []string{"wake into a unique scope / deliver", "wake out of a unique scope / newcomer"}},
 		{"resume does not move the rev", edits(resume, "i.rev + p.moves::int", "i.rev"), []string{"resume / pick / pick", "pause, resume / pick"}},
 		{"resume moves the rev of what executes", edits(resume, "(i.id, i.rev) not in (select id, rev from leased)", "true"), []string{"resume / commit", "pause, resume / commit"}},
-		{"resume looks for what came with the commit only", edits(func(t *texts) *string { return &t.recheck }, "", nothing), []string{"pause, resume / deliver", "pause, resume / deliver / deliver, 2 of 2"}},
+		{"resume looks for what came with the commit only", edits(func(t *texts) *string { return &t.recheck }, "", noWake), []string{"pause, resume / deliver", "pause, resume / deliver / deliver, 2 of 2"}},
 		{"resume sets no timer", edits(resume, "where (parked or delayed)", "where false and (parked or delayed)"), []string{"resume / timer sweep"}},
 		{"resume forgets that a lease was lost", edits(resume, "attempt > 0", "false"), []string{"resume / lease sweep"}},
 		{"pause does not lock before it looks", edits(lockIDs, " order by i.id for no key update", ""), []string{"pause / pause / park"}},

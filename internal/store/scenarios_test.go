@@ -30,6 +30,8 @@ func scenarios() (all []scenario) {
 	}
 	all = append(all, rewinds()...)
 	all = append(all, triggerScenarios()...)
+	all = append(all, joining()...)
+	all = append(all, conditions()...)
 	return all
 }
 

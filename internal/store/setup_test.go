@@ -267,12 +267,6 @@ func (f *fixture) ended(key string) uuid.UUID {
 	return id
 }
 
-// Cancel is the store's, for tests that have no triggers.
-func (f *fixture) Cancel(ctx context.Context, instances []uuid.UUID, reason string, publish []string) ([]uuid.UUID, error) {
-	canceled, _, err := f.Store.Cancel(ctx, instances, reason, publish)
-	return canceled, err
-}
-
 // exec runs SQL of the test's own.
 func (f *fixture) exec(sql string, args ...any) {
 	f.t.Helper()

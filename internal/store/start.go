@@ -29,6 +29,7 @@ type NewInstance struct {
 	Hash           uuid.UUID // with a DedupKey: of what the start says
 	Source         *uuid.UUID
 	Recheck        bool // Source may be in the ledger or the hold as a signal's
+	ParentID       uuid.UUID
 	// Visited says that DedupKey is of a visit whose outcome this is an effect of: nobody else has it at the same time.
 	Visited bool
 	// Settles says that who asks will not try again where another has one of its keys: the ledger then names the holder, so that
@@ -149,7 +150,7 @@ func startArgs(project string, ns []NewInstance) []any {
 	partitions, uniques, uniqueScopes := make([]*string, n), make([]*string, n), make([]int16, n)
 	machines, steps, queues, states := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	versions, priorities, runAts := make([]int32, n), make([]int16, n), make([]*time.Time, n)
-	rechecks, settles := make([]bool, n), make([]bool, n)
+	rechecks, settles, parents := make([]bool, n), make([]bool, n), make([]*uuid.UUID, n)
 	for i, in := range ns {
 		instances[i], scopes[i], sources[i] = in.ID, in.Scope(project), in.Source
 		if scopes[i] == uuid.Nil {
@@ -163,17 +164,19 @@ func startArgs(project string, ns []NewInstance) []any {
 		partitions[i], uniques[i], uniqueScopes[i] = optional(in.PartitionKey), optional(in.UniqueKey), in.UniqueScope
 		machines[i], steps[i], queues[i], states[i] = in.Machine, in.Step, in.Queue, jsonText(in.State)
 		versions[i], priorities[i], runAts[i] = int32(in.Version), in.Priority, in.RunAt
-		rechecks[i], settles[i] = in.Recheck, in.Settles
+		if rechecks[i], settles[i] = in.Recheck, in.Settles; in.isChild() {
+			parents[i] = &in.ParentID
+		}
 	}
 	return []any{
 		project, instances, keys, scopes, machines, versions, steps, queues, priorities, states, runAts, replies, traces, dedups, hashes, sources,
-		partitions, uniques, uniqueScopes, rechecks, settles,
+		partitions, uniques, uniqueScopes, rechecks, settles, parents,
 	}
 }
 
 // startText ($1 project; arrays: $2 ids, $3 keys, $4 scopes, $5 machines, $6 versions, $7 steps, $8 queues, $9 priorities, $10
 // states, $11 run at, $12 reply to, $13 traceparents, $14 dedups, $15 hashes, $16 sources, $17 partition keys, $18
-// unique keys, $19 unique scopes, $20 whether the source is to be looked for among signals, $21 whether a taken one is settled). Under the locks of the
+// unique keys, $19 unique scopes, $20 whether the source is to be looked for among signals, $21 whether a taken one is settled, $22 parents). Under the locks of the
 // scopes what it reads of keys, ledger and hold stands; the same key twice in one batch is decided by the index. Whose unique key another
 // has does not start; nobody may have it any more when this looks, or only one of this batch that does not start either: then it is for
 // another turn, and the ledger must not know it yet. A known source is a duplicate, whatever its message says now: among starts it is
@@ -181,10 +184,10 @@ func startArgs(project string, ns []NewInstance) []any {
 const startText = `
 with /* start */ inp as materialized (
   select * from unnest($2::uuid[], $3::text[], $4::uuid[], $5::text[], $6::int[], $7::text[], $8::text[], $9::smallint[], $10::text[], $11::timestamptz[],
-    $12::text[], $13::text[], $14::uuid[], $15::uuid[], $16::uuid[], $17::text[], $18::text[], $19::smallint[], $20::boolean[], $21::boolean[])
-    with ordinality t(id, key, scope, machine, version, step, queue, priority, state, run_at, reply_to, traceparent, dedup, hash, source, pkey, ukey, uscope, recheck, settles, ord)
+    $12::text[], $13::text[], $14::uuid[], $15::uuid[], $16::uuid[], $17::text[], $18::text[], $19::smallint[], $20::boolean[], $21::boolean[], $22::uuid[])
+    with ordinality t(id, key, scope, machine, version, step, queue, priority, state, run_at, reply_to, traceparent, dedup, hash, source, pkey, ukey, uscope, recheck, settles, parent, ord)
 ), c as materialized (
-  select inp.id, inp.key, inp.scope, inp.machine, inp.priority, inp.state, inp.run_at, inp.reply_to, inp.traceparent, inp.dedup, inp.hash, inp.source, inp.pkey, inp.ukey, inp.uscope, inp.settles, inp.ord,
+  select inp.id, inp.key, inp.scope, inp.machine, inp.priority, inp.state, inp.run_at, inp.reply_to, inp.traceparent, inp.dedup, inp.hash, inp.source, inp.pkey, inp.ukey, inp.uscope, inp.settles, inp.parent, inp.ord,
     coalesce(nullif(inp.version, 0), m.version, 1) as version, coalesce(nullif(inp.step, ''), m.start, '') as step,
     coalesce(nullif(inp.queue, ''), m.queue, 'default') as queue,
     l.instance_id as dup, l.hash is distinct from inp.hash as differs, i.id as holder, u.instance_id as owner, inp.ukey is not null and inp.uscope & 1 <> 0 and u.instance_id is distinct from inp.id as barred
@@ -205,9 +208,9 @@ with /* start */ inp as materialized (
   left join pointsman.unique_keys u on u.project = $1 and u.key = inp.ukey
 ), ins as (
   insert into pointsman.instances (id, project, machine, version, queue, priority, correlation_key, scope, step, state, delayed, due_at, run_at, reply_to, traceparent,
-    partition_key, unique_key, unique_scope)
+    partition_key, unique_key, unique_scope, parent_id)
   select id, $1, machine, version, queue, priority, key, scope, step, state::jsonb, coalesce(run_at > now(), false), case when run_at > now() then run_at end, run_at, reply_to, traceparent,
-    pkey, ukey, uscope
+    pkey, ukey, uscope, parent
   from c where dup is null and holder is null and not barred order by ord
   on conflict do nothing
   returning id, project, scope, correlation_key, queue, priority, delayed, due_at

@@ -16,15 +16,16 @@ type texts struct {
 	retire, letGo, note, forget, nextRetired                                                                 string
 	getID, getKey, standings, queueDepths, seen, gone, unserved                                              string
 	listRecent, listKey, listPrefix, listEnded, listExecuting, instancesByID                                 string
-	inbox, history, consumedBy, events, held, fate                                                           string
+	inbox, history, consumedBy, events, held                                                                 string
 	relayHere, holdShards, releaseShards, relayGone                                                          string
 	outbox, published, postpone, outboxDepth                                                                 string
 	lanes                                                                                                    string
 	checkpoint, saveCheckpoint, countFailures, forgetFailures                                                string
 	extendRoute, knowRoute, takeRoute, releaseRoute, fence                                                   string
-	fates, lettersWaiting, vanished                                                                          string
+	fates, lettersWaiting, vanished, traces, noteDropped, forgetDropped                                      string
 	rewind, forgetFailuresAfter, routeStates, pauseRoute                                                     string
 	hasty, tablesLocked                                                                                      string
+	apiKey, insertKey, revokeKey, listKeys, anyKey, listWorkers, listQueues, countLive, countEnded           string
 	standStill, age, readyLanes                                                                              string
 
 	trigger, triggersByID, triggerStandings, listTriggers, listTriggersOf, triggerCounts        string
@@ -32,6 +33,7 @@ type texts struct {
 	endTriggers, sweepTriggers, triggersDue, tell, endedWith, revive                            string
 	lookEvents, noteEvents, holdEvents, adoptEvents, expireHeldEvents, resolveEvents, lockGroup string
 	triggersWithPrefix, purgeTriggers, countPurge, triggerProjects                              string
+	wakeParents, tellParents, tellMissed, tellUnstarted, children, checkPath                    string
 }
 
 func newTexts(q func(string) string) texts {
@@ -54,25 +56,29 @@ func newTexts(q func(string) string) texts {
 		retire:   q(retireText), letGo: q(letGoText), note: q(noteText), forget: q(forgetText), nextRetired: q(nextRetiredText),
 		getID: q(getIDText), getKey: q(getKeyText), standings: q(standingsText), queueDepths: q(queueDepthsText), seen: q(seenText), gone: q(goneText), unserved: q(unservedText),
 		listRecent: q(listBounds.Replace(listRecentText)), listKey: q(listOf("key")), listPrefix: q(listOf("prefix")), listEnded: q(listOf("ended")), listExecuting: q(listOf("executing")),
-		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText), fate: q(fateText),
+		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText),
 		relayHere: q(relayHereText), holdShards: q(holdShardsText), releaseShards: q(releaseShardsText), relayGone: q(relayGoneText),
 		outbox: q(outboxText), published: q(publishedText), postpone: q(postponeText), outboxDepth: q(outboxDepthText),
 		lanes:      q(lanesText),
 		checkpoint: q(checkpointText), saveCheckpoint: q(saveCheckpointText), countFailures: q(countFailuresText), forgetFailures: q(forgetFailuresText),
 		extendRoute: q(extendRouteText), knowRoute: q(knowRouteText), takeRoute: q(takeRouteText), releaseRoute: q(releaseRouteText), fence: q(fenceText),
-		fates: q(fatesText), lettersWaiting: q(lettersWaitingText), vanished: q(vanishedText),
+		fates: q(fatesText), lettersWaiting: q(lettersWaitingText), vanished: q(vanishedText), traces: q(tracesText), noteDropped: q(noteDroppedText), forgetDropped: q(forgetDroppedText),
 		rewind: q(rewindText), forgetFailuresAfter: q(forgetFailuresAfterText), routeStates: q(routeStatesText), pauseRoute: q(pauseRouteText),
 		hasty: q(hastyText), tablesLocked: q(tablesLockedText),
+		apiKey: q(apiKeyText), insertKey: q(insertKeyText), revokeKey: q(revokeKeyText), listKeys: q(listKeysText), anyKey: q(anyKeyText),
+		listWorkers: q(listWorkersText), listQueues: q(listQueuesText), countLive: q(countLiveText), countEnded: q(countEndedText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
 
 		trigger: q(triggerText), triggersByID: q(triggersByIDText), triggerStandings: q(triggerStandingsText), listTriggers: q(listTriggersText),
 		listTriggersOf: q(listTriggersOfText), triggerCounts: q(triggerCountsText),
 		lookNew: q(lookNewText), createTriggers: q(createTriggersText), carryMissed: q(carryMissedText), makeQuotas: q(makeQuotasText), lockQuotas: q(lockQuotasText),
 		countTriggers: q(countTriggersText), saveQuotas: q(saveQuotasText),
-		endTriggers: q(endNow.Replace(endTriggersText)), sweepTriggers: q(endSwept.Replace(endTriggersText)), triggersDue: q(triggersDueText), tell: q(tellText),
+		endTriggers: q(endNow.Replace(endTriggersText)), sweepTriggers: q(endSwept.Replace(endTriggersText)), triggersDue: q(triggersDueText), tell: q(toldText),
 		endedWith: q(endedWithText), revive: q(reviveText),
 		lookEvents: q(lookEventsText), noteEvents: q(noteEventsText), holdEvents: q(holdEventsText), adoptEvents: q(adoptEventsText), expireHeldEvents: q(expireHeldEventsText),
 		resolveEvents: q(resolveEventsText), lockGroup: q(lockGroupText),
 		triggersWithPrefix: q(triggersWithPrefixText), purgeTriggers: q(purgeTriggersText), countPurge: q(countPurgeText), triggerProjects: q(triggerProjectsText),
+		wakeParents: q(wakeParentsText), tellParents: q(tellParentsText), tellMissed: q(tellMissedText), tellUnstarted: q(tellUnstartedText),
+		children: q(childrenText), checkPath: q(checkPathText),
 	}
 }

@@ -258,8 +258,8 @@ func (s *Store) Tell(ctx context.Context, instances []uuid.UUID) (woken []string
 	return woken, err
 }
 
-// tellText ($1 instances).
-const tellText = `
+// toldText ($1 instances).
+const toldText = `
 with /* tell */ m as materialized (
   select i.id, array_agg(t.id) as triggers, bool_or(t.status = 'timed_out') as timed_out, bool_or(t.status = 'canceled') as canceled
   from pointsman.instances i join pointsman.triggers t on t.instance_id = i.id
