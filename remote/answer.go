@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -96,18 +97,23 @@ func (a *object) outcome(kind, step string) engine.Outcome {
 }
 
 func (a *object) await(step string) engine.Outcome {
-	a.refuse("updates", "event")
+	a.refuse("updates")
+	event := a.has("event")
+	wait := a.object("event").eventWait(event)
 	names := a.texts("signals")
 	for i, name := range names {
 		a.check(ident.Name(fmt.Sprintf("signals[%d]", i), name))
 	}
 	within := a.millis("timeout_ms", 1)
-	if len(names) == 0 && within == 0 {
-		a.fail("signals", "is missing: an await wants signals, timeout_ms or both")
+	if len(names) == 0 && within == 0 && !event {
+		a.fail("signals", "is missing: an await wants signals, an event or timeout_ms")
 	}
 	o := engine.Await(a.step(step), names...)
 	if within > 0 {
 		o = o.Within(within)
+	}
+	if event && *a.err == nil {
+		o = o.OrEvent(wait)
 	}
 	if a.flag("consume") {
 		o = o.Consuming()
@@ -121,4 +127,20 @@ func (a *object) step(same string) string {
 		return same
 	}
 	return a.checked("step", checkStep)
+}
+
+// eventWait is the event of an await, where there is one.
+func (a *object) eventWait(there bool) (w engine.EventWait) {
+	if !there {
+		return w
+	}
+	if !a.has("event_key") {
+		a.fail("event_key", "is missing: want the key that the event is sent by")
+	}
+	w = engine.EventWait{
+		Key: a.checked("event_key", ident.EventKey), Timeout: time.Duration(a.integer("timeout_secs", 1, int64(engine.MaxEventTimeout/time.Second))) * time.Second,
+		NotifyURL: a.text("notify_url"), RequestPayload: a.value("request_payload"),
+	}
+	a.close("an event")
+	return w
 }

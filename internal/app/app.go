@@ -90,7 +90,7 @@ func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machin
 		worker, err := engine.NewWorker(p.client, engine.WorkerConfig{
 			Machines: slices.Concat(machines, remotes), Queues: cfg.Worker.Queues, Lease: cfg.Worker.Lease, Heartbeat: cfg.Worker.Heartbeat, PollInterval: cfg.Worker.PollInterval,
 			ReapInterval: cfg.Worker.ReapInterval, ShutdownTimeout: cfg.Worker.ShutdownTimeout, Logger: log,
-			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup},
+			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup, Triggers: cfg.Retention.Triggers},
 		})
 		if err != nil || len(remotes) == 0 {
 			return worker, err
@@ -179,7 +179,7 @@ func (p *parts) run(ctx context.Context, cfg *config.Config, prog program, log *
 	}
 	p.waker = wake.New(p.nc, p.space)
 	defer p.waker.Close()
-	if p.client, err = engine.NewClient(p.db, engine.Config{Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics}); err != nil {
+	if p.client, err = engine.NewClient(p.db, engine.Config{Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics, MaxActiveTriggers: cfg.Quotas.MaxActiveTriggers, KeepDedup: cfg.Retention.Dedup}); err != nil {
 		return err
 	}
 	c, err := build(p)

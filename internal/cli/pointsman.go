@@ -24,7 +24,7 @@ func Pointsman() *cobra.Command {
 		startCommand(&o), signalCommand(&o), getCommand(&o), listCommand(&o), inboxCommand(&o), historyCommand(&o), eventsCommand(&o), cancelCommand(&o),
 		retryCommand(&o), pauseCommand(&o), resumeCommand(&o),
 		publishCommand(&o), routesCommand(&o), heldCommand(&o), dlqCommand(&o), messageCommand(&o),
-		auditCommand(&o),
+		auditCommand(&o), triggersCommand(&o),
 		sub(&o, "bridge", "Run a bridge, as cmd/bridge does", runBridge), sub(&o, "worker", "Run a worker, as cmd/worker does", runWorker))
 	return root
 }
