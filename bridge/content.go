@@ -130,7 +130,7 @@ func (rt *route) eventData(members map[string]json.RawMessage) (json.RawMessage,
 		if encoded[0] != '"' {
 			return nil, errors.New("cloudevent: data_base64: is not a string")
 		}
-		if _, both := members["data"]; both {
+		if other, both := members["data"]; both && string(other) != "null" {
 			return nil, errors.New("cloudevent: has both data and data_base64: send one")
 		}
 		data, err := base64.StdEncoding.DecodeString(plain(encoded))

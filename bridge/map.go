@@ -266,6 +266,14 @@ func (rt *route) start(in *expr.Input, intake *engine.Intake) (*engine.NewInstan
 			return nil, fmt.Errorf("start.reply_to: %w", err)
 		}
 	}
+	if rt.notify != nil {
+		if n.NotifyURL, err = rt.notify.String(in); err != nil {
+			return nil, fmt.Errorf("start.notify_url: %w", err)
+		}
+		if err := ident.URL("start.notify_url", n.NotifyURL); err != nil {
+			return nil, err
+		}
+	}
 	n.UniqueScope = s.UniqueScope
 	if n.PartitionKey, err = renderKey(rt.partition, "start.partition_key", in); err != nil {
 		return nil, err

@@ -65,6 +65,8 @@ type Start struct {
 	Queue    string // zero: the machine's
 	Priority int16
 	ReplyTo  string // template; the outcome is published to this subject too
+	// NotifyURL is a template; the end is told to this URL by webhook.
+	NotifyURL string
 
 	PartitionKey string          // template; zero: none
 	UniqueKey    string          // template; zero: none
@@ -85,7 +87,7 @@ type route struct {
 	signal, dedup, payload *expr.Template
 	event                  *expr.Template
 	keys                   []*expr.Template
-	state, replyTo         *expr.Template
+	state, replyTo, notify *expr.Template
 	partition, unique      *expr.Template
 }
 
@@ -144,7 +146,7 @@ func compile(space subjects.Space, r Route) (*route, error) {
 		{"payload", r.Payload, &rt.payload},
 	}
 	if r.Start != nil {
-		templates = append(templates, template{"start.state", r.Start.State, &rt.state}, template{"start.reply_to", r.Start.ReplyTo, &rt.replyTo},
+		templates = append(templates, template{"start.state", r.Start.State, &rt.state}, template{"start.reply_to", r.Start.ReplyTo, &rt.replyTo}, template{"start.notify_url", r.Start.NotifyURL, &rt.notify},
 			template{"start.partition_key", r.Start.PartitionKey, &rt.partition}, template{"start.unique_key", r.Start.UniqueKey, &rt.unique})
 	}
 	rt.keys = make([]*expr.Template, len(r.CorrelationKeys))

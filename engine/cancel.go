@@ -32,7 +32,7 @@ func (c *Client) Cancel(ctx context.Context, ref Ref, reason string, opts ...Can
 	if err != nil {
 		return in, err
 	}
-	c.Wake(append(canceled.Woken, OutboxQueue)...)
+	c.Wake(append(canceled.Woken, OutboxQueue, WebhooksQueue)...)
 	c.tell(noticeEnded, []uuid.UUID{in.ID})
 	c.toldTriggers(canceled.Triggers)
 	if options.children {
@@ -103,7 +103,7 @@ func (c *Client) cancelLive(ctx context.Context, parents []uuid.UUID, reason str
 			if err != nil {
 				return err
 			}
-			c.Wake(append(canceled.Woken, OutboxQueue)...)
+			c.Wake(append(canceled.Woken, OutboxQueue, WebhooksQueue)...)
 			c.tell(noticeEnded, canceled.IDs)
 			c.toldTriggers(canceled.Triggers)
 		}

@@ -20,15 +20,21 @@ import (
 
 // Config of a [Client]. The zero value is usable.
 type Config struct {
-	Schema   string        // zero: "pointsman"
-	Outcomes []Status      // which ends are published; nil: done, failed and canceled
-	Waker    Waker         // carries pokes and notices to other processes; nil: they poll
-	WaitPoll time.Duration // how long a wait goes without a look where no notice comes, growing to five times that; zero: 1s
-	Logger   *slog.Logger  // zero: slog.Default
+	Schema   string                // zero: "pointsman"
+	Outcomes []Status              // which ends are published; nil: done, failed and canceled
+	Waker    Waker                 // carries pokes and notices to other processes; nil: they poll
+	WaitPoll time.Duration         // how long a wait goes without a look where no notice comes, growing to five times that; zero: 1s
+	Logger   *slog.Logger          // zero: slog.Default
+	Metrics  prometheus.Registerer // zero: none
+
+	// AskValidator makes a validator that asks the program which has one, for updates that are validated elsewhere; nil: such updates fail.
+	// Package remote has one over NATS.
+	AskValidator    func(machine, update string) Validator
+	ValidateTimeout time.Duration // how long a validator may take; zero: 10s
+
 	// MaxActiveTriggers is how many triggers of one project may wait for an event at once; zero: any number. All programs should say the same.
 	MaxActiveTriggers int
-	KeepDedup         time.Duration         // for how long the events of messages are known after their trigger is purged; zero: 168h, as of [Retention]
-	Metrics           prometheus.Registerer // zero: none
+	KeepDedup         time.Duration // for how long the events of messages are known after their trigger is purged; zero: 168h, as of [Retention]
 }
 
 // Waker carries best-effort pokes ("work may be waiting in this queue") and notices ("these instances have changed") between processes.
@@ -44,7 +50,7 @@ type Waker interface {
 	Hear(topic string, heard func(ids []uuid.UUID)) (stop func(), err error)
 }
 
-// Client starts, signals, reads, cancels, retries, pauses and resumes instances. It is safe for concurrent use.
+// Client starts, signals, updates, reads, cancels, retries, pauses and resumes instances. It is safe for concurrent use.
 type Client struct {
 	store   *store.Store
 	publish []string
@@ -56,6 +62,10 @@ type Client struct {
 
 	maxTriggers int
 	keepDedup   time.Duration
+
+	validators      validators
+	askValidator    func(machine, update string) Validator
+	validateTimeout time.Duration
 
 	mu    sync.Mutex
 	pokes map[*Worker]struct{} // of this process
@@ -90,7 +100,8 @@ func NewClient(db *pgxpool.Pool, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{store: st, publish: []string{string(StatusDone), string(StatusFailed), string(StatusCanceled)}, waker: cfg.Waker, log: cfg.Logger, pokes: map[*Worker]struct{}{}}
+	c := &Client{store: st, publish: []string{string(StatusDone), string(StatusFailed), string(StatusCanceled)}, waker: cfg.Waker, log: cfg.Logger, pokes: map[*Worker]struct{}{},
+		validators: validators{all: map[validated]Validator{}}, askValidator: cfg.AskValidator, validateTimeout: cmp.Or(cfg.ValidateTimeout, defaultValidateTimeout)}
 	if cfg.Outcomes != nil {
 		c.publish = []string{}
 		for _, s := range cfg.Outcomes {
@@ -105,6 +116,9 @@ func NewClient(db *pgxpool.Pool, cfg Config) (*Client, error) {
 	}
 	if cfg.WaitPoll < 0 {
 		return nil, fmt.Errorf("wait poll %s: is below 0", cfg.WaitPoll)
+	}
+	if cfg.ValidateTimeout < 0 {
+		return nil, fmt.Errorf("validate timeout %s: is below 0", cfg.ValidateTimeout)
 	}
 	if cfg.MaxActiveTriggers < 0 || cfg.KeepDedup < 0 {
 		return nil, fmt.Errorf("max active triggers %d, keep dedup %s: is below 0", cfg.MaxActiveTriggers, cfg.KeepDedup)

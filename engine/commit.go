@@ -174,7 +174,7 @@ func (w *Worker) settled(ctx context.Context, group []finished, settled *store.S
 	orphans := w.leases.remove(group)
 	w.answer(group, ahead)
 	w.due(group, settled)
-	w.client.Wake(append(settled.Woken, publishes(group))...)
+	w.client.Wake(append(settled.Woken, publishes(group), notifies(group))...)
 	w.client.tellOf(group)
 	if len(orphans) > 0 {
 		_ = w.retry(ctx, "commit", func(ctx context.Context) error { // else they run out by themselves
@@ -209,6 +209,16 @@ func publishes(group []finished) string {
 	for _, f := range group {
 		if o := f.outcome; o.Kind == store.OutcomeDone || o.Kind == store.OutcomeStop || len(o.Publish)+len(o.Signals)+len(o.Emits) > 0 {
 			return OutboxQueue
+		}
+	}
+	return ""
+}
+
+// notifies is the queue of webhooks, or "".
+func notifies(group []finished) string {
+	for _, f := range group {
+		if o := f.outcome; o.Notifies && (o.Kind == store.OutcomeDone || o.Kind == store.OutcomeStop) {
+			return WebhooksQueue
 		}
 	}
 	return ""
@@ -262,7 +272,7 @@ func turnBack(rows []store.Outcome, g store.Group) ([]store.Outcome, store.Group
 // unstorable is what becomes of an outcome that Postgres does not take.
 func unstorable(o store.Outcome, err error) store.Outcome {
 	return store.Outcome{
-		ID: o.ID, Project: o.Project, Rev: o.Rev, Token: o.Token, Timed: o.Timed, PartitionKey: o.PartitionKey, UniqueScope: o.UniqueScope, Ran: o.Ran, Attempt: o.Attempt,
+		ID: o.ID, Project: o.Project, Rev: o.Rev, Token: o.Token, Timed: o.Timed, PartitionKey: o.PartitionKey, UniqueScope: o.UniqueScope, Notifies: o.Notifies, Ran: o.Ran, Attempt: o.Attempt,
 		ParentID: o.ParentID, Kind: store.OutcomeStop, Reason: clean(fmt.Sprintf("the outcome %s of step %q cannot be stored: %v", o.Kind, o.Ran, err)),
 	}
 }

@@ -78,12 +78,27 @@ func outcomeOf(r enginetest.Reply, step string) engine.Outcome {
 	case "replay":
 		return engine.Replay(time.Duration(r.DelayMS) * time.Millisecond)
 	case "await":
-		o := engine.Await(r.Step, r.Signals...)
+		o := engine.Await(r.Step, r.Signals...).OrUpdate(r.Updates...)
 		if r.TimeoutMS > 0 {
 			o = o.Within(time.Duration(r.TimeoutMS) * time.Millisecond)
 		}
 		if r.Consume {
 			o = o.Consuming()
+		}
+		switch n := r.Need.(type) {
+		case string:
+			o = o.AllOf()
+		case int:
+			o = o.NOf(n)
+		}
+		for name, path := range r.Where {
+			o = o.Where(name, path)
+		}
+		switch n := r.Children.(type) {
+		case string:
+			o = o.OrChildren(map[string]engine.Children{"all": engine.AllChildren, "any": engine.AnyChild}[n])
+		case int:
+			o = o.OrChildren(engine.NChildren(n))
 		}
 		return o
 	case "done":
@@ -106,7 +121,12 @@ func effectsOf(r enginetest.Reply, o engine.Outcome) engine.Outcome {
 		o = o.Signal(to, engine.Signal{Name: s.Name, Payload: s.Payload, DedupKey: s.DedupKey})
 	}
 	for _, n := range r.Start {
-		o = o.Start(engine.NewInstance{Machine: n.Machine, CorrelationKey: n.CorrelationKey, State: n.State, Start: n.Step})
+		in := engine.NewInstance{Machine: n.Machine, CorrelationKey: n.CorrelationKey, State: n.State, Start: n.Step}
+		if n.Child {
+			o = o.StartChild(in)
+		} else {
+			o = o.Start(in)
+		}
 	}
 	for _, p := range r.Publish {
 		headers := map[string][]string{}

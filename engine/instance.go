@@ -38,6 +38,7 @@ type NewInstance struct {
 	UniqueScope    []Status        // zero: runnable, executing and awaiting_signal
 	RunAt          time.Time       // zero: now
 	ReplyTo        string          // the outcome is published to this subject too
+	NotifyURL      string          // the end is told to this URL by webhook, http or https
 	DedupKey       string          // a second start with this key (and correlation key) is a duplicate
 	Traceparent    string
 	child          bool // of the instance whose step starts it

@@ -32,6 +32,9 @@ type Definition[S any] struct {
 	// OnError decides what an error comes to, instead of Retry, and may return any outcome. Its own panic fails the instance.
 	OnError func(ctx context.Context, v *Visit[S], cause error) Outcome
 
+	// Validators by update, as [Client.Validate] registers them.
+	Validators map[string]Validator
+
 	NoHistory bool // keep no list of transitions
 }
 
@@ -46,6 +49,7 @@ type Visit[S any] struct {
 	Canceled  bool     // the event that was awaited is canceled
 	visit     int
 	trace     string
+	setEvent  func(ctx context.Context, key string, value json.RawMessage) error
 }
 
 // IdempotencyKey is the same for every execution of this step until it progresses or is woken from an await.
@@ -74,6 +78,8 @@ type Machine struct {
 	retry     RetryPolicy
 	onError   bool
 	noHistory bool
+
+	validators map[string]Validator
 	// run executes a step, handle the error handler; both give back the state as it was left.
 	run    func(ctx context.Context, step string, v *Visit[json.RawMessage]) (Outcome, json.RawMessage, error)
 	handle func(ctx context.Context, v *Visit[json.RawMessage], cause error) (Outcome, json.RawMessage)
@@ -99,14 +105,14 @@ func Define[S any](d Definition[S]) (*Machine, error) {
 		d.Queue = DefaultQueue
 	}
 	d.Retry = d.Retry.withDefaults()
-	err := errors.Join(ident.Token("machine", d.Name), ident.Queue("queue", d.Queue), d.checkSteps(), d.Retry.check())
+	err := errors.Join(ident.Token("machine", d.Name), ident.Queue("queue", d.Queue), d.checkSteps(), d.checkValidators(), d.Retry.check())
 	if d.Version < 1 || d.Version > math.MaxInt32 {
 		err = errors.Join(err, &InvalidError{Field: "version", Reason: "is not between 1 and 2147483647"})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("machine %q: %w", d.Name, err)
 	}
-	m := &Machine{name: d.Name, version: d.Version, start: d.Start, queue: d.Queue, retry: d.Retry, onError: d.OnError != nil, noHistory: d.NoHistory}
+	m := &Machine{name: d.Name, version: d.Version, start: d.Start, queue: d.Queue, retry: d.Retry, onError: d.OnError != nil, noHistory: d.NoHistory, validators: maps.Clone(d.Validators)}
 	if d.Any == nil {
 		m.steps = slices.Sorted(maps.Keys(d.Steps))
 	}
@@ -154,8 +160,15 @@ func (d *Definition[S]) checkSteps() (err error) {
 	return err
 }
 
+func (d *Definition[S]) checkValidators() (err error) {
+	for _, update := range slices.Sorted(maps.Keys(d.Validators)) {
+		err = errors.Join(err, checkValidator("m", update, d.Validators[update]))
+	}
+	return err
+}
+
 func decodeVisit[S any](v *Visit[json.RawMessage]) (*Visit[S], error) {
-	typed := &Visit[S]{Instance: v.Instance, Awaited: v.Awaited, Inbox: v.Inbox, InboxMore: v.InboxMore, TimedOut: v.TimedOut, Canceled: v.Canceled, visit: v.visit, trace: v.trace}
+	typed := &Visit[S]{Instance: v.Instance, Awaited: v.Awaited, Inbox: v.Inbox, InboxMore: v.InboxMore, TimedOut: v.TimedOut, Canceled: v.Canceled, visit: v.visit, trace: v.trace, setEvent: v.setEvent}
 	if err := json.Unmarshal(v.State, &typed.State); err != nil {
 		return nil, fmt.Errorf("the state does not fit the machine: %w", err)
 	}

@@ -72,7 +72,7 @@ func newMetrics(reg prometheus.Registerer, unguarded, waits func() int64) (*metr
 		}),
 		retired: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pointsman_retention_deleted_total",
-			Help: "What the retention has deleted: ended instances, rows of their ledgers.",
+			Help: "What the retention has deleted: ended instances, rows of their ledgers, webhooks.",
 		}, []string{"table"}),
 		unservedLanes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pointsman_unserved_lanes",

@@ -22,6 +22,7 @@ type script struct {
 	consume bool
 	state   int // what it leaves as its state; 0: what it found
 	payload string
+	modelWait
 	handler *script // what the handler of the machine makes of an error
 
 	signals []scriptSignal
@@ -80,7 +81,7 @@ func (m *model) visit(in *modelInstance, l *modelLease) *modelVisit {
 	v := &modelVisit{modelInstance: *in, in: in}
 	v.inbox = slices.Clone(in.inbox)
 	for _, g := range in.inbox {
-		if slices.Contains(in.awaits, g.name) {
+		if in.awaited(g) {
 			v.awaited = append(v.awaited, g)
 		}
 	}
@@ -157,26 +158,47 @@ func (m *model) commit(visits []*modelVisit, last []uuid.UUID, ticks int) (ahead
 	for _, token := range last {
 		delete(m.leases, token)
 	}
+	ended := slices.DeleteFunc(slices.Clone(passed), func(v *modelVisit) bool { return v.in.status.Live() || v.in.parent == nil })
+	slices.SortFunc(ended, func(a, b *modelVisit) int { return a.n - b.n })
+	for _, v := range ended {
+		m.put(v.in)
+	}
+	bears := map[*modelInstance]bool{}
+	for _, v := range passed {
+		bears[v.in] = slices.ContainsFunc(v.script.starts, func(s *modelStart) bool { return s.child })
+	}
 	missing := m.send(sentBy(passed))
 	for _, v := range parked {
-		m.recheck(v.in)
+		m.recheckAs(v.in, bears[v.in])
+	}
+	for _, v := range ended {
+		m.wakeParent(v.in.parent, bears[v.in.parent])
 	}
 	m.moveUniqueKeys()
+	var refused []*modelInstance
 	for _, v := range passed {
 		for i, s := range v.script.starts {
 			n := *s
 			if n.dedup == "" {
 				n.dedup = v.effectKey("start", i)
 			}
-			m.start(n, n.machine+" "+n.state, true)
+			if r, got := m.start(n, n.machine+" "+n.state, true); n.child && m.bear(v, n, r, got) {
+				refused = append(refused, v.in)
+			}
 		}
+	}
+	for _, in := range refused {
+		m.recheck(in)
 	}
 	for _, e := range m.send(missing) {
 		m.bury(e)
 	}
 	l := &modelLease{due: m.now + ticks}
 	for _, v := range on {
-		ahead = append(ahead, m.visit(v.in, l))
+		next := m.visit(v.in, l)
+		// Its inbox was read before the starts.
+		next.inbox = slices.DeleteFunc(next.inbox, func(g *modelSignal) bool { return g.tx == m.tx })
+		ahead = append(ahead, next)
 	}
 	return ahead
 }
@@ -189,14 +211,14 @@ func (v *modelVisit) goesOn() bool {
 
 // recheck wakes one that is parked for what is there already.
 func (m *model) recheck(in *modelInstance) {
-	if in.status == engine.StatusAwaiting && !in.paused && slices.ContainsFunc(in.inbox, in.wakes) {
-		m.wake(in)
-	}
+	m.recheckAs(in, false)
 }
 
-// wakes reports whether a parked one wakes for a signal: it is awaited, and was not handed to the step that parked.
-func (in *modelInstance) wakes(g *modelSignal) bool {
-	return slices.Contains(in.awaits, g.name) && !slices.Contains(in.handed, g)
+// recheckAs is recheck, of one for whom the same transaction starts children yet.
+func (m *model) recheckAs(in *modelInstance, starts bool) {
+	if in.status == engine.StatusAwaiting && !in.paused && (in.enough() || m.joined(in, starts)) {
+		m.wake(in)
+	}
 }
 
 // outcome is what an execution comes to.
@@ -252,6 +274,7 @@ func (m *model) settle(v *modelVisit) {
 	switch o.kind {
 	case "next":
 		in.step, in.attempt, in.counted, in.visit, in.awaits, in.timedOut, in.lastError = o.step, 0, 0, in.visit+1, nil, false, ""
+		in.modelWait, in.handed, in.handedFor = modelWait{}, nil, 0
 	case "replay":
 		in.attempt++
 		if o.payload != "" {
@@ -263,7 +286,10 @@ func (m *model) settle(v *modelVisit) {
 		}
 	case "await":
 		in.status, in.counted, in.visit, in.timedOut = engine.StatusAwaiting, 0, in.visit+1, false
-		in.awaits, in.handed = o.names, v.awaited
+		in.awaits, in.handed, in.handedFor, in.modelWait = o.names, v.awaited, v.children, o.modelWait
+		if o.consume && slices.ContainsFunc(v.awaited, func(g *modelSignal) bool { return g.child }) {
+			in.handedFor = 0
+		}
 		if o.step != "" {
 			in.step = o.step
 		}

@@ -35,8 +35,11 @@ var observations = []string{
 }
 
 const (
-	observedInboxes = `select {n:instance_id}, id, name, coalesce(dedup_key, ''), payload::text from pointsman.signals order by instance_id, id`
-	observedUnique  = `select key, {n:instance_id} from pointsman.unique_keys`
+	observedInboxes = `select {n:instance_id}, id, name, case when kind = 'child' then '' else coalesce(dedup_key, '') end,
+		case when kind <> 'child' then payload::text when payload->>'status' = 'not_started' then 'not_started '
+			else concat(payload->>'status', ' ', payload->>'result', payload->>'reason') end
+	 from pointsman.signals order by instance_id, id`
+	observedUnique = `select key, {n:instance_id} from pointsman.unique_keys`
 	// observedOutbox empties it.
 	observedOutbox = `
 with o as (delete from pointsman.outbox returning *)
@@ -202,7 +205,9 @@ func (m *model) lines() (lines []string) {
 	for _, in := range m.instances {
 		awaits, deadline, later := "", 0, 0
 		if in.status == engine.StatusAwaiting {
-			awaits, deadline = strings.Join(in.awaits, "+"), left(in.due)
+			if awaits, deadline = strings.Join(in.awaits, "+"), left(in.due); in.children != 0 {
+				awaits = strings.TrimPrefix(awaits+"+"+childrenLabel(in.children), "+")
+			}
 		} else if in.due > 0 {
 			later = left(in.due)
 		}

@@ -31,6 +31,7 @@ func (m *model) retry(in *modelInstance) (holder *modelInstance) {
 	in.due = in.rests.due
 	in.inbox, in.kept = in.kept, nil
 	m.adopt(in)
+	m.tellMissed(in)
 	m.recheck(in)
 	return nil
 }

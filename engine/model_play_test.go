@@ -470,7 +470,8 @@ func (g *game) drawScript(v *modelVisit, mayFail, byID bool) *script {
 				o.names = append(o.names, name)
 			}
 		}
-		if len(o.names) == 0 {
+		g.drawWait(o)
+		if len(o.names) == 0 && o.children == 0 {
 			o.ticks = max(1, o.ticks)
 		}
 		o.consume = g.chance(3, "consuming")
@@ -503,7 +504,7 @@ func (g *game) drawEffects(o *script, byID bool) {
 		if !g.chance(4, "no key") {
 			s.key = g.key()
 		}
-		s.dedup = g.dedup()
+		s.dedup, s.child = g.dedup(), g.chance(2, "child")
 		o.starts = append(o.starts, s)
 	}
 	if g.chance(3, "sets event") {
@@ -549,7 +550,8 @@ func (g *game) checkVisit(v *engine.Visit[raw]) {
 	want := g.running
 	see := func(sigs []engine.Signal) (s string) {
 		for _, sig := range sigs {
-			s += fmt.Sprint(sig.ID, " ", sig.Name, " ", sig.DedupKey, " ", string(sig.Payload), "; ")
+			dedup, payload := shown(sig)
+			s += fmt.Sprint(sig.ID, " ", sig.Name, " ", dedup, " ", payload, "; ")
 		}
 		return s
 	}
@@ -580,7 +582,7 @@ func (o *script) engine() (out engine.Outcome) {
 	case "replay":
 		out = engine.Replay(lengthOf(o.ticks))
 	case "await":
-		out = engine.Await(o.step, o.names...)
+		out = o.waits(engine.Await(o.step, o.names...))
 		if o.ticks > 0 {
 			out = out.Within(lengthOf(o.ticks))
 		}
@@ -600,7 +602,11 @@ func (o *script) engine() (out engine.Outcome) {
 		out = out.Signal(to, engine.Signal{Name: e.name, Payload: raw(e.payload), DedupKey: e.dedup})
 	}
 	for _, s := range o.starts {
-		out = out.Start(s.instance())
+		if s.child {
+			out = out.StartChild(s.instance())
+		} else {
+			out = out.Start(s.instance())
+		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(o.events)) {
 		out = out.SetEvent(key, raw(o.events[key]))

@@ -110,4 +110,19 @@ var sabotages = []struct {
 		if new.visit > old.visit then new.paused := false; end if; return new;`},
 	{10, "a published value is lost", "before insert on pointsman.events", `
 		return null;`},
+	{0, "an end is told to nobody", "before insert on pointsman.signals", `
+		if new.kind = 'child' then return null; end if; return new;`},
+	{0, "ends wake nobody", "before update on pointsman.instances", `
+		if old.parked and not new.parked and new.live and not new.timed_out and 'child/*' = any(new.awaits) and not exists (
+			select from pointsman.signals s where s.instance_id = new.id and s.kind = 'signal') then return null; end if; return new;`},
+	{0, "a child has no parent", "before insert on pointsman.instances", `
+		new.parent_id := null; return new;`},
+	{0, "one name is enough", "before update on pointsman.instances", `
+		new.await_n := 1; return new;`},
+	{0, "a condition is lost", "before update on pointsman.instances", `
+		new.await_where := null; return new;`},
+	{0, "what did not pass counts as handed", "before update on pointsman.instances", `
+		new.handed_where := null; return new;`},
+	{0, "who knows how its children stand forgets it", "before update on pointsman.instances", `
+		if 'child/*' = any(new.handed) then new.handed := array_remove(array_remove(array_remove(new.handed, 'child/all children'), 'child/any child'), 'child/2 children'); end if; return new;`},
 }

@@ -27,8 +27,11 @@ type model struct {
 	outbox     []string // of the last transaction
 }
 
-// modelEntry is what is known of a dedup key: what came with it, and from where.
-type modelEntry struct{ hash, source string }
+// modelEntry is what is known of a dedup key: what came with it, from where, and for a start whose it is.
+type modelEntry struct {
+	hash, source string
+	by           *modelInstance
+}
 
 type modelTurn struct {
 	instance *modelInstance
@@ -49,6 +52,8 @@ type modelSignal struct {
 	route                     string // of its dead letter
 	due                       int    // of a held one
 	id                        int64  // learned when it is first seen in an inbox
+	child                     bool   // the end of a child
+	tx                        int    // of the transaction, where it is of one that was not started
 }
 
 func (g *modelSignal) hash() string { return g.name + " " + g.payload }
@@ -62,17 +67,22 @@ type modelStart struct {
 	priority                             int
 	delay                                int // in ticks; 0: none
 	state                                string
+	child                                bool
 }
 
 type modelInstance struct {
 	modelStart
-	status    engine.Status
-	step      string
-	attempt   int
-	counted   int // executions of this step that count towards max_attempts
-	visit     int
-	awaits    []string
+	status  engine.Status
+	step    string
+	attempt int
+	counted int // executions of this step that count towards max_attempts
+	visit   int
+	awaits  []string
+	modelWait
 	handed    []*modelSignal // to the step that parked
+	handedFor int            // children that this step came from an await of, knowing how they stood
+	parent    *modelInstance
+	untold    bool // its end
 	timedOut  bool
 	due       int // of the await or the delay; 0: none
 	inbox     []*modelSignal
@@ -178,9 +188,9 @@ func (m *model) start(s modelStart, hash string, settles bool) (engine.Result, *
 	entry := &modelEntry{hash: hash}
 	if s.dedup != "" {
 		if e := m.knows(s.scopeOf(), "start "+s.dedup); e != nil && e.hash == entry.hash {
-			return engine.Duplicate, nil
+			return engine.Duplicate, e.by
 		} else if e != nil {
-			return engine.Conflict, nil
+			return engine.Conflict, e.by
 		}
 	}
 	holder := m.live(s.key)
@@ -188,11 +198,12 @@ func (m *model) start(s modelStart, hash string, settles bool) (engine.Result, *
 		holder = m.unique[s.uniqueKey]
 	}
 	if holder != nil {
-		if settles && s.dedup != "" {
+		if entry.by = holder; settles && s.dedup != "" {
 			m.learn(s.scopeOf(), "start "+s.dedup, entry)
 		}
 		return taken, holder
 	}
+	entry.by = in
 	if in.occupies = in.inScope(); in.occupies {
 		m.unique[s.uniqueKey] = in
 	}
@@ -213,7 +224,7 @@ func (m *model) adopt(in *modelInstance) {
 		if g.key != in.key || g.due <= m.now {
 			return false
 		}
-		m.learn(in.scopeOf(), g.known, &modelEntry{g.hash(), g.source})
+		m.learn(in.scopeOf(), g.known, &modelEntry{g.hash(), g.source, nil})
 		in.inbox = append(in.inbox, g)
 		return true
 	})
@@ -266,9 +277,9 @@ func (m *model) deliver(in *modelInstance, g *modelSignal, again bool) engine.Re
 	if r := m.recorded(in.scopeOf(), g, again); r != "" {
 		return r
 	}
-	m.learn(in.scopeOf(), g.known, &modelEntry{g.hash(), g.source})
+	m.learn(in.scopeOf(), g.known, &modelEntry{g.hash(), g.source, nil})
 	in.inbox = append(in.inbox, g)
-	if in.status == engine.StatusAwaiting && !in.paused && slices.Contains(in.awaits, g.name) {
+	if in.status == engine.StatusAwaiting && !in.paused && in.enough() {
 		m.wake(in)
 	}
 	return engine.Delivered
@@ -426,7 +437,7 @@ func (m *model) known(i *modelIntake) engine.Result {
 	for _, bySource := range []bool{true, false} {
 		for _, h := range m.held {
 			if h.key == i.key && (bySource && i.again && i.source != "" && h.source == i.source || !bySource && h.known == i.known) {
-				return judge(&modelEntry{h.hash(), h.source}, i.hash(), i.source)
+				return judge(&modelEntry{h.hash(), h.source, nil}, i.hash(), i.source)
 			}
 		}
 	}
@@ -445,6 +456,7 @@ func (m *model) finish(in *modelInstance, status engine.Status) {
 	if status != engine.StatusDone {
 		in.kept = in.inbox
 	}
+	in.untold = in.parent != nil
 	in.status, in.inbox, in.due, in.since, in.rests = status, nil, 0, m.moment(), modelRest{}
 	reason := in.lastError
 	if status == engine.StatusDone {
@@ -472,6 +484,7 @@ func (m *model) cancel(in *modelInstance, reason string) {
 	in.note("cancel")
 	m.finish(in, engine.StatusCanceled)
 	in.rests = rests
+	m.tell(in)
 }
 
 // sweepTimers wakes what waits for a time that has come. It has been ready since then.

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/google/uuid"
 
 	"github.com/pointsman/pointsman/internal/store"
@@ -36,6 +38,9 @@ func (c *Client) toldTriggers(ended []store.EndedTrigger) {
 	for i, e := range ended {
 		ids[i] = e.ID
 		c.metrics.triggerEnded(e)
+	}
+	if slices.ContainsFunc(ended, func(e store.EndedTrigger) bool { return e.Notifies }) {
+		c.Wake(WebhooksQueue)
 	}
 	c.tell(noticeTriggers, ids)
 }

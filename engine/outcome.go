@@ -39,7 +39,7 @@ type Outcome struct {
 	signals []send
 	starts  []NewInstance
 	waits   []EventWait
-	emits   []Event
+	emits   []NewEvent
 	bytes   int   // of the effects
 	err     error // the first mistake in building it
 }
@@ -81,6 +81,21 @@ func Done(result any) Outcome {
 
 // Stop ends the instance as failed.
 func Stop(reason string) Outcome { return Outcome{kind: store.OutcomeStop, reason: reason} }
+
+// OrUpdate makes an await one of updates too: the next step also runs when an update with one of the names is delivered
+// ([Client.Update]), and finds it among Awaited with the kind update. A signal of that name is none. Await(next).OrUpdate(name) awaits
+// updates alone.
+func (o Outcome) OrUpdate(names ...string) Outcome {
+	if o.kind != store.OutcomeAwait {
+		o.check(fmt.Errorf("OrUpdate: only an await can be for updates, %q is none", o.kind))
+	}
+	o.awaits = slices.Clip(o.awaits)
+	for _, name := range names {
+		o.check(ident.Name("update", name))
+		o.awaits = append(o.awaits, KindUpdate+"/"+name)
+	}
+	return o
+}
 
 // Within gives an await a deadline. When it is over the next step runs with TimedOut, and with what of the signals has arrived.
 func (o Outcome) Within(d time.Duration) Outcome {

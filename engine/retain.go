@@ -16,6 +16,8 @@ type Retention struct {
 	Dedup time.Duration
 	// Triggers: an ended trigger goes this long after its end; zero: 720h.
 	Triggers time.Duration
+	// Webhooks: a webhook goes this long after it was delivered or failed; zero: 720h.
+	Webhooks time.Duration
 }
 
 // retainIdle is the longest that a worker goes without a look at what is due.
@@ -27,17 +29,18 @@ func (w *Worker) retainLoop(ctx context.Context) {
 	keep := w.cfg.Retention
 	for ctx.Err() == nil {
 		// What ends now is due no sooner than this.
-		wait := min(retainIdle, keep.Instances, keep.Dedup)
+		wait := min(retainIdle, keep.Instances, keep.Dedup, keep.Webhooks)
 		err := w.retry(ctx, "retention", func(ctx context.Context) (err error) {
 			wait, err = w.store.NextRetired(ctx, keep.Instances, keep.Dedup, wait)
 			return err
 		})
 		if err == nil && wait == 0 {
-			for _, turn := range []func(context.Context) (bool, error){w.retire, w.note, w.forget} {
+			for _, turn := range []func(context.Context) (bool, error){w.retire, w.note, w.forget, w.forgetVerdicts} {
 				w.retain(ctx, turn)
 			}
 		}
 		w.retain(ctx, w.purgeTriggers)
+		w.retain(ctx, w.retireDeliveries)        // finds out by itself that nothing is due
 		rest(ctx, max(wait, w.cfg.ReapInterval)) // not at once: what is due may be locked, or not to be had yet
 	}
 }
@@ -88,6 +91,14 @@ func (w *Worker) purgeTriggers(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
+func (w *Worker) retireDeliveries(ctx context.Context) (more bool, err error) {
+	n, err := w.store.RetireDeliveries(ctx, w.cfg.Retention.Webhooks)
+	if err == nil {
+		w.metrics.retired.WithLabelValues("webhook_deliveries").Add(float64(n))
+	}
+	return n == store.DeliveryBatch, err
+}
+
 func (w *Worker) note(ctx context.Context) (more bool, err error) {
 	if w.cfg.Retention.Dedup >= w.cfg.Retention.Instances {
 		return false, nil
@@ -102,4 +113,12 @@ func (w *Worker) forget(ctx context.Context) (more bool, err error) {
 		w.metrics.retired.WithLabelValues("ledger").Add(float64(n))
 	}
 	return more, err
+}
+
+func (w *Worker) forgetVerdicts(ctx context.Context) (more bool, err error) {
+	n, err := w.store.ForgetVerdicts(ctx)
+	if err == nil {
+		w.metrics.retired.WithLabelValues("verdicts").Add(float64(n))
+	}
+	return n == store.VerdictBatch, err
 }

@@ -38,6 +38,9 @@ func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work, mayGo
 		work.Step = m.start
 	}
 	v := visitOf(work)
+	v.setEvent = func(ctx context.Context, key string, value json.RawMessage) error {
+		return w.setEvent(ctx, work, key, value)
+	}
 	var o Outcome
 	var state json.RawMessage
 	label := ""
@@ -220,7 +223,7 @@ func (w *Worker) callHandler(ctx context.Context, m *Machine, v *Visit[json.RawM
 // settle makes a row of an outcome.
 func (w *Worker) settle(m *Machine, work *store.Work, v *Visit[json.RawMessage], o Outcome, state json.RawMessage) store.Outcome {
 	row := store.Outcome{
-		ID: work.ID, Project: work.Project, Rev: work.Rev, Token: work.Token, Timed: work.Timed, PartitionKey: work.PartitionKey, UniqueScope: work.UniqueScope,
+		ID: work.ID, Project: work.Project, Rev: work.Rev, Token: work.Token, Timed: work.Timed, PartitionKey: work.PartitionKey, UniqueScope: work.UniqueScope, Notifies: work.Notifies,
 		Kind: o.kind, Step: o.step, State: state, Awaits: o.awaits, Delay: o.delay, Result: o.result, Reason: clean(o.reason), Attempt: work.Attempt, Publish: o.publish,
 		ParentID: work.ParentID, AwaitN: int16(o.awaitN), Where: o.conditions(),
 	}

@@ -49,13 +49,13 @@ func (n NewInstance) check() error {
 	return errors.Join(ident.Token("machine", n.Machine), version, optional(ident.Token, "project", n.Project), optional(ident.Name, "step", n.Start),
 		optional(ident.Queue, "queue", n.Queue), optional(ident.Key, "correlation_key", n.CorrelationKey), optional(ident.Key, "dedup_key", n.DedupKey),
 		optional(ident.Key, "partition_key", n.PartitionKey), optional(ident.Key, "unique_key", n.UniqueKey), n.checkUniqueScope(),
-		optional(ident.Key, "reply_to", n.ReplyTo), optional(ident.Key, "traceparent", n.Traceparent), checkJSON("state", n.State))
+		optional(ident.Key, "reply_to", n.ReplyTo), optional(ident.URL, "notify_url", n.NotifyURL), optional(ident.Key, "traceparent", n.Traceparent), checkJSON("state", n.State))
 }
 
 func (n NewInstance) row() store.NewInstance {
 	row := store.NewInstance{
 		ID: n.ID, CorrelationKey: n.CorrelationKey, Machine: n.Machine, Version: n.Version, Step: n.Start, Queue: n.Queue, Priority: n.Priority,
-		State: n.State, ReplyTo: n.ReplyTo, Traceparent: n.Traceparent, DedupKey: n.DedupKey,
+		State: n.State, ReplyTo: n.ReplyTo, NotifyURL: n.NotifyURL, Traceparent: n.Traceparent, DedupKey: n.DedupKey,
 		PartitionKey: n.PartitionKey, UniqueKey: n.UniqueKey, UniqueScope: n.uniqueScope(),
 		Hash: store.SignalHash("start", n.Machine, n.State),
 	}

@@ -31,7 +31,7 @@ func (o Outcome) OrEvent(w EventWait) Outcome {
 // Emit sends an event to the trigger of this project that waits with the key, as [Client.SendEvent] does, when this outcome commits. Where
 // nobody has used the key it is held for an hour; where the last trigger of it has ended otherwise than with the same payload, it is a dead letter.
 func (o Outcome) Emit(key string, payload any) Outcome {
-	e := Event{Key: key, Payload: o.json("payload", payload)}
+	e := NewEvent{Key: key, Payload: o.json("payload", payload)}
 	o.check(e.check())
 	o.emits = append(slices.Clip(o.emits), e)
 	o.bytes += len(e.Payload)

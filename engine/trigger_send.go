@@ -14,8 +14,8 @@ import (
 	"github.com/pointsman/pointsman/internal/store"
 )
 
-// Event is what a trigger waits for.
-type Event struct {
+// NewEvent is one to be sent to the trigger that waits for it.
+type NewEvent struct {
 	Project string // zero: DefaultProject
 	Key     string
 	Payload json.RawMessage // JSON, at most 1 MiB; nil is null
@@ -35,7 +35,7 @@ type EventReceipt struct {
 	HeldUntil time.Time // of Held
 }
 
-func (e *Event) check() (err error) {
+func (e *NewEvent) check() (err error) {
 	if e.Project, err = projectOf(e.Project); err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func checkSentBy(s string) error {
 	return ident.Key("sent_by", s)
 }
 
-func (e *Event) row() store.EventSend {
+func (e *NewEvent) row() store.EventSend {
 	return store.EventSend{Project: e.Project, Key: e.Key, Payload: e.Payload, SentBy: e.SentBy, Hold: e.Hold}
 }
 
@@ -64,7 +64,7 @@ func (e *Event) row() store.EventSend {
 //
 // The error is [ErrNoTrigger] where no trigger has the key and the event is not held, and a [*ConflictError] where the last one received
 // another payload, timed out or was canceled, or another event is held for the key.
-func (c *Client) SendEvent(ctx context.Context, e Event) (EventReceipt, error) {
+func (c *Client) SendEvent(ctx context.Context, e NewEvent) (EventReceipt, error) {
 	r, ended, err := c.sendEvent(ctx, c.store, e)
 	if err == nil {
 		c.endedTriggers(ended)
@@ -73,7 +73,7 @@ func (c *Client) SendEvent(ctx context.Context, e Event) (EventReceipt, error) {
 }
 
 // SendEventTx is SendEvent inside a transaction of the caller's, which must be READ COMMITTED.
-func (c *Client) SendEventTx(ctx context.Context, tx pgx.Tx, e Event) (EventReceipt, error) {
+func (c *Client) SendEventTx(ctx context.Context, tx pgx.Tx, e NewEvent) (EventReceipt, error) {
 	st, err := c.store.InTx(ctx, tx)
 	if err != nil {
 		return EventReceipt{}, err
@@ -82,7 +82,7 @@ func (c *Client) SendEventTx(ctx context.Context, tx pgx.Tx, e Event) (EventRece
 	return r, err
 }
 
-func (c *Client) sendEvent(ctx context.Context, st *store.Store, e Event) (r EventReceipt, ended []store.EndedTrigger, err error) {
+func (c *Client) sendEvent(ctx context.Context, st *store.Store, e NewEvent) (r EventReceipt, ended []store.EndedTrigger, err error) {
 	if err := e.check(); err != nil {
 		return r, nil, err
 	}

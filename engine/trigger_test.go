@@ -46,7 +46,7 @@ func (b *bundle) waiting(w engine.EventWait) engine.Instance {
 
 func (b *bundle) sendEvent(key, payload string) engine.EventReceipt {
 	b.t.Helper()
-	return must(b.SendEvent(b.t.Context(), engine.Event{Key: key, Payload: json.RawMessage(payload)}))(b.t)
+	return must(b.SendEvent(b.t.Context(), engine.NewEvent{Key: key, Payload: json.RawMessage(payload)}))(b.t)
 }
 
 func (b *bundle) trigger(key string) engine.Trigger {
@@ -91,7 +91,7 @@ func TestAwaitEventEndsWithout(t *testing.T) {
 	contains(t, "error", *g.Error, "no event within 1s")
 	for _, key := range []string{"late", "canceled"} {
 		var conflict *engine.ConflictError
-		if _, err := b.SendEvent(t.Context(), engine.Event{Key: key}); !errors.As(err, &conflict) {
+		if _, err := b.SendEvent(t.Context(), engine.NewEvent{Key: key}); !errors.As(err, &conflict) {
 			t.Errorf("an event to one that is %s: %v", b.trigger(key).Status, err)
 		}
 	}
@@ -200,7 +200,7 @@ func TestSendEventAgain(t *testing.T) {
 		key := fmt.Sprint("pair:", i)
 		must(b.CreateTrigger(t.Context(), "", engine.EventWait{Key: key}))(t)
 		equal(t, c.first, b.sendEvent(key, c.first).Result, engine.Delivered)
-		r, err := b.SendEvent(t.Context(), engine.Event{Key: key, Payload: json.RawMessage(c.second)})
+		r, err := b.SendEvent(t.Context(), engine.NewEvent{Key: key, Payload: json.RawMessage(c.second)})
 		if (err == nil) != c.same || c.same && (r.Result != engine.Duplicate || r.Trigger.EventKey != key) || !c.same && engine.Code(err) != "conflict" {
 			t.Errorf("%s, then %s: %+v, %v", c.first, c.second, r, err)
 		}
@@ -225,7 +225,7 @@ func TestEventKeyAgain(t *testing.T) {
 	}
 	r := b.sendEvent("k", `2`)
 	equal(t, "who receives", r.Trigger.ID, second.ID)
-	if _, err := b.SendEvent(t.Context(), engine.Event{Key: "k", Payload: json.RawMessage(`1`)}); engine.Code(err) != "conflict" {
+	if _, err := b.SendEvent(t.Context(), engine.NewEvent{Key: "k", Payload: json.RawMessage(`1`)}); engine.Code(err) != "conflict" {
 		t.Errorf("the event of the one before: %v", err)
 	}
 	other := must(b.CreateTrigger(t.Context(), "elsewhere", engine.EventWait{Key: "k"}))(t)
@@ -236,11 +236,11 @@ func TestHeldEvent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.serve(waiter(t))
-	if _, err := b.SendEvent(t.Context(), engine.Event{Key: "unknown"}); !errors.Is(err, engine.ErrNoTrigger) {
+	if _, err := b.SendEvent(t.Context(), engine.NewEvent{Key: "unknown"}); !errors.Is(err, engine.ErrNoTrigger) {
 		t.Errorf("an unknown key: %v", err)
 	}
 	hold := func(payload string) (engine.EventReceipt, error) {
-		return b.SendEvent(t.Context(), engine.Event{Key: "early", Payload: json.RawMessage(payload), Hold: time.Hour, SentBy: "me"})
+		return b.SendEvent(t.Context(), engine.NewEvent{Key: "early", Payload: json.RawMessage(payload), Hold: time.Hour, SentBy: "me"})
 	}
 	first := must(hold(`1`))(t)
 	equal(t, "result", first.Result, engine.Held)
@@ -255,7 +255,7 @@ func TestHeldEvent(t *testing.T) {
 	b.result(in.ID, `{"got": ["event early 1"], "canceled": false, "timed_out": false}`)
 	equal(t, "sent by", *b.trigger("early").SentBy, "me")
 	equal(t, "sent again", must(hold(`1`))(t).Result, engine.Duplicate)
-	must(b.SendEvent(t.Context(), engine.Event{Key: "over", Hold: time.Millisecond}))(t)
+	must(b.SendEvent(t.Context(), engine.NewEvent{Key: "over", Hold: time.Millisecond}))(t)
 	eventually(t, "the hold is over", func() bool {
 		n := 0
 		_ = b.pool.QueryRow(t.Context(), `select count(*) from `+b.db.Schema+`.held_events`).Scan(&n)
@@ -287,7 +287,7 @@ func TestSleepTrigger(t *testing.T) {
 	b := setup(t)
 	b.serve(waiter(t))
 	in := b.waiting(engine.EventWait{Key: "cooldown", Timeout: time.Second, Sleep: true})
-	if _, err := b.SendEvent(t.Context(), engine.Event{Key: "cooldown"}); engine.Code(err) != "conflict" {
+	if _, err := b.SendEvent(t.Context(), engine.NewEvent{Key: "cooldown"}); engine.Code(err) != "conflict" {
 		t.Errorf("an event to a sleep: %v", err)
 	}
 	equal(t, "of a prefix", must(b.SendEventPrefix(t.Context(), "", "cool", nil, ""))(t), 0)
@@ -371,7 +371,7 @@ func TestTriggerQuota(t *testing.T) {
 	}
 	equal(t, "created", created.Load(), limit+2)
 	must(b.CreateTrigger(t.Context(), "elsewhere", engine.EventWait{Key: "q"}))(t)
-	held := must(b.SendEvent(t.Context(), engine.Event{Key: "held", Hold: time.Hour}))(t)
+	held := must(b.SendEvent(t.Context(), engine.NewEvent{Key: "held", Hold: time.Hour}))(t)
 	equal(t, "held", held.Result, engine.Held)
 	equal(t, "one that never waits", must(b.CreateTrigger(t.Context(), "", engine.EventWait{Key: "held"}))(t).Status, engine.TriggerReceived)
 }
@@ -417,7 +417,7 @@ func TestTriggerBadRequests(t *testing.T) {
 	b := setup(t)
 	for _, key := range []string{"", "stats", "purge", "prefix", "a\nb", "a\x00", strings.Repeat("x", 513), "\xff"} {
 		_, created := b.CreateTrigger(t.Context(), "", engine.EventWait{Key: key})
-		_, sent := b.SendEvent(t.Context(), engine.Event{Key: key})
+		_, sent := b.SendEvent(t.Context(), engine.NewEvent{Key: key})
 		_, got := b.Trigger(t.Context(), "", key)
 		_, canceled := b.CancelTrigger(t.Context(), "", key)
 		var watched error
@@ -439,7 +439,7 @@ func TestTriggerBadRequests(t *testing.T) {
 		}
 	}
 	must(b.CreateTrigger(t.Context(), "", engine.EventWait{Key: strings.Repeat("ä", 512), Timeout: engine.MaxEventTimeout}))(t)
-	for _, e := range []engine.Event{{Payload: json.RawMessage(`{`)}, {Payload: json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)}, {Hold: -1}, {Hold: engine.MaxHold + 1}, {Project: "a.b"}} {
+	for _, e := range []engine.NewEvent{{Payload: json.RawMessage(`{`)}, {Payload: json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)}, {Hold: -1}, {Hold: engine.MaxHold + 1}, {Project: "a.b"}} {
 		e.Key = "k"
 		if _, err := b.SendEvent(t.Context(), e); engine.Code(err) != "invalid" {
 			t.Errorf("%.60v: %v", e, err)

@@ -54,6 +54,7 @@ func (cfg WorkerConfig) withDefaults() WorkerConfig {
 	or(&cfg.Retention.Instances, 7*24*time.Hour)
 	or(&cfg.Retention.Dedup, keepDedup)
 	or(&cfg.Retention.Triggers, 30*24*time.Hour)
+	or(&cfg.Retention.Webhooks, 30*24*time.Hour)
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = map[string]int{DefaultQueue: 64}
 	}
@@ -82,7 +83,7 @@ func (cfg WorkerConfig) check() (err error) {
 		}
 	}
 	if cfg.Lease < 0 || cfg.Heartbeat < 0 || cfg.PollInterval < 0 || cfg.ReapInterval < 0 || cfg.ShutdownTimeout < 0 ||
-		cfg.Retention.Instances < 0 || cfg.Retention.Dedup < 0 || cfg.Retention.Triggers < 0 {
+		cfg.Retention.Instances < 0 || cfg.Retention.Dedup < 0 || cfg.Retention.Triggers < 0 || cfg.Retention.Webhooks < 0 {
 		err = errors.Join(err, errors.New("a duration is below 0"))
 	}
 	if cfg.Heartbeat < time.Millisecond {
@@ -118,7 +119,7 @@ type Worker struct {
 // lifetime of the parts of a running worker: work in hand outlives picking.
 type lifetime struct{ picking, working context.Context }
 
-// NewWorker checks the configuration; it starts nothing.
+// NewWorker checks the configuration, and registers the validators of its machines with the client; it starts nothing.
 func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -132,6 +133,7 @@ func NewWorker(c *Client, cfg WorkerConfig) (*Worker, error) {
 		w.machines[m.known()] = m
 		w.known = append(w.known, m.known())
 	}
+	c.adopt(cfg.Machines)
 	slots := 0
 	for _, name := range slices.Sorted(maps.Keys(cfg.Queues)) {
 		if len(cfg.Machines) == 0 {
@@ -206,7 +208,7 @@ func (w *Worker) leftover(abandoned bool) error {
 func (w *Worker) register(ctx context.Context) error {
 	machines := make([]store.Machine, len(w.cfg.Machines))
 	for i, m := range w.cfg.Machines {
-		machines[i] = store.Machine{Name: m.name, Version: m.version, Start: m.start, Queue: m.queue}
+		machines[i] = store.Machine{Name: m.name, Version: m.version, Start: m.start, Queue: m.queue, Validators: w.validatorsOf(m)}
 	}
 	return w.retry(ctx, "register", func(ctx context.Context) error {
 		if err := w.store.Register(ctx, machines); err != nil {

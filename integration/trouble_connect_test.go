@@ -88,7 +88,8 @@ func TestDomain(t *testing.T) {
 	s.stream("THEIRS")
 	_, err := s.js.CreateConsumer(t.Context(), "THEIRS", jetstream.ConsumerConfig{Durable: "made", AckPolicy: jetstream.AckExplicitPolicy})
 	s.must(err)
-	_, addr := s.bridge("bridge", "nats: {domain: hub}\nroutes:\n"+route("far", "FAR", "")+route("theirs", "THEIRS", ", consumer: {existing: made}"))
+	yaml := "nats: {domain: hub}\nroutes:\n" + route("far", "FAR", "") + route("theirs", "THEIRS", ", consumer: {existing: made}")
+	_, addr := s.bridge("bridge", yaml)
 	s.numbers("far.x", "a", 0, 10)
 	s.numbers("theirs.x", "theirs", 0, 10)
 	s.has("a", [2]int{0, 10})
@@ -100,6 +101,8 @@ func TestDomain(t *testing.T) {
 		return c.CachedInfo().AckFloor.Stream == 10, ""
 	})
 	s.ready(addr, http.StatusOK, "ready")
+	s.audited(yaml, "far", "delivered:10")
+	s.audited(yaml, "theirs", "delivered:10")
 	addr = s.start("nowhere", "bridge", "--config", s.file("nowhere.yaml", "nats: {domain: nowhere}\n")).address(s)
 	s.ready(addr, http.StatusServiceUnavailable, "streams: ")
 }
@@ -156,7 +159,8 @@ func TestServersComeLater(t *testing.T) {
 		s.databaseURL, s.natsURL = databaseURL, natsURL
 		postgres.set(true)
 		nats.set(true)
-		yaml := s.file("later.yaml", "routes:\n"+route("later", "LATER", "")+"machines: [{name: remote, version: 1, start: begin, remote: {timeout: 1s}}]\n")
+		text := "routes:\n" + route("later", "LATER", "") + "machines: [{name: remote, version: 1, start: begin, remote: {timeout: 1s}}]\n"
+		yaml := s.file("later.yaml", text)
 		bridge, worker := s.start("bridge", "bridge", "--config", yaml), s.start("worker", "worker", "--config", yaml)
 		addrs := []string{bridge.address(s), worker.address(s)}
 		for _, addr := range addrs {
@@ -178,6 +182,7 @@ func TestServersComeLater(t *testing.T) {
 			s.ready(addr, http.StatusOK, "ready")
 		}
 		s.has("a", [2]int{0, 10})
+		s.audited(text, "later", "delivered:10")
 		for _, p := range []*process{bridge, worker} {
 			if !strings.Contains(p.out.String(), "the database does not answer") || !strings.Contains(p.out.String(), "the database answers") {
 				t.Errorf("%s does not say what it waited for", p.name)

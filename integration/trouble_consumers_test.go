@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 	"time"
@@ -77,6 +78,10 @@ func TestConsumersAndStreamsInTrouble(t *testing.T) {
 	if dead := len(s.messages("POINTSMAN_DLQ")); dead != 0 {
 		t.Errorf("%d dead letters", dead)
 	}
+	// What was purged, deleted or dropped by a limit is not there to be audited; all that is has its fate.
+	for name, left := range map[string]int{"deleted": 170, "purged": 20, "remade": 20, "limited": 30, "skipped": 180} {
+		s.audited(yaml, name, fmt.Sprint("delivered:", left))
+	}
 }
 
 // TestRightsAreTakenAway: readiness says which right is missed, and all goes on when it is given back.
@@ -92,7 +97,8 @@ authorization { users: [ {user: me, password: me}, {user: pm, password: pm, perm
 	s.nats(server, "nats://me:me@", "nats://pm:pm@")
 	s.waiting(s.client(s.databaseURL), "a")
 	s.stream("RIGHTS")
-	_, addr := s.bridge("bridge", "routes:\n"+route("rights", "RIGHTS", ""))
+	yaml := "routes:\n" + route("rights", "RIGHTS", "")
+	_, addr := s.bridge("bridge", yaml)
 	s.numbers("rights.x", "a", 0, 10)
 	s.has("a", [2]int{0, 10})
 	server.change(conf(`"$JS.API.CONSUMER.>"`))
@@ -103,4 +109,39 @@ authorization { users: [ {user: me, password: me}, {user: pm, password: pm, perm
 	s.has("a", [2]int{0, 20})
 	s.ready(addr, http.StatusOK, "ready")
 	t.Logf("went on %s after it was allowed to", time.Since(began).Round(time.Millisecond))
+	s.audited(yaml, "rights", "delivered:20")
+}
+
+// TestDeadLettersAreFull: a message that is to be a dead letter is not acked until there is room for it, also over a kill -9; those that
+// can be taken in go on.
+func TestDeadLettersAreFull(t *testing.T) {
+	t.Parallel()
+	s := newStack(t)
+	full := jetstream.StreamConfig{Name: "POINTSMAN_DLQ", Subjects: []string{"pointsman.dlq.*"}, MaxMsgs: 2, Discard: jetstream.DiscardNew}
+	_, err := s.js.CreateStream(t.Context(), full)
+	s.must(err)
+	s.waiting(s.client(s.databaseURL), "a")
+	s.stream("FULL")
+	yaml := "routes:\n" + route("full", "FULL", "")
+	first, addr := s.bridge("first", yaml)
+	for range 5 {
+		_, err := s.js.Publish(t.Context(), "full.x", []byte("poison"))
+		s.must(err)
+	}
+	s.numbers("full.x", "a", 0, 10)
+	s.has("a", [2]int{0, 10})
+	s.ready(addr, http.StatusServiceUnavailable, "maximum messages exceeded")
+	if info := s.consumer("FULL", "full"); info.NumAckPending != 3 {
+		t.Errorf("%d are not acked, want the 3 that there is no room for", info.NumAckPending)
+	}
+	first.kill()
+	_, addr = s.bridge("second", yaml)
+	s.numbers("full.x", "a", 10, 20)
+	s.has("a", [2]int{0, 20})
+	full.MaxMsgs = -1
+	_, err = s.js.UpdateStream(t.Context(), full)
+	s.must(err)
+	s.acked("FULL", "full", 25)
+	s.ready(addr, http.StatusOK, "ready")
+	s.audited(yaml, "full", "dead-lettered:5 delivered:20")
 }

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -334,4 +335,23 @@ func (s *stack) bridge(name, yaml string) (p *process, addr string) {
 // route is the configuration of a route from a stream of s.stream.
 func route(name, stream, more string) string {
 	return fmt.Sprintf("  - {name: %s, stream: %s, subject: %q, signal: n, correlation_key: \"{{payload.key}}\"%s}\n", name, stream, strings.ToLower(stream)+".>", more)
+}
+
+// audited runs the audit of a route until nothing is pending, with the exit status 0 each time, and wants these fates of the messages that
+// the stream still has.
+func (s *stack) audited(yaml, route, fates string) {
+	s.Helper()
+	file := s.file("audit-"+route+".yaml", yaml)
+	s.until(patience, fmt.Sprintf("the audit of %s finds %s", route, fates), func() (bool, string) {
+		status, printed := s.run("pointsman", "audit", "--route", route, "--config", file, "--json")
+		if status != 0 {
+			s.Fatalf("audit of %s: exit status %d\n%s", route, status, printed)
+		}
+		var found struct {
+			Pending int
+			Fates   map[string]int
+		}
+		s.must(json.Unmarshal([]byte(printed[strings.Index(printed, "{"):]), &found))
+		return found.Pending == 0 && fmt.Sprint(found.Fates) == "map["+fates+"]", printed
+	})
 }

@@ -127,6 +127,7 @@ func (o *ordered) end() {
 		o.Errorf("%d dead letters", letters)
 	}
 	o.Logf("%d messages in order", sent)
+	o.audited(o.yaml, "ordered", fmt.Sprint("delivered:", sent))
 }
 
 // TestOrderedUnderKills: whoever is active is killed with -9. POINTSMAN_TEST_LONG=1 kills five in a minute.

@@ -42,7 +42,8 @@ func TestPostgresOutages(t *testing.T) {
 	server, link := s.ownPostgres()
 	s.waiting(s.client(server.URL()), "a")
 	s.stream("OUTAGES")
-	bridge, addr := s.bridge("bridge", "database: {max_conns: 4}\nroutes:\n"+route("outages", "OUTAGES", ", batch: {size: 50}"))
+	yaml := "database: {max_conns: 4}\nroutes:\n" + route("outages", "OUTAGES", ", batch: {size: 50}")
+	bridge, addr := s.bridge("bridge", yaml)
 	s.numbers("outages.x", "a", 0, 100)
 	s.inbox("a", 100)
 
@@ -90,6 +91,7 @@ func TestPostgresOutages(t *testing.T) {
 		ends := strings.Count(bridge.out.String(), `msg=ready part="inbox for route outages"`)
 		return begins == ends && begins >= 2 && begins <= 5, fmt.Sprintf("%d and %d", begins, ends)
 	})
+	s.audited(yaml, "outages", "delivered:900")
 }
 
 // TestOnePoisonOfTenThousand: Postgres refuses one message. The search for it takes a few transactions and not one a message.
@@ -106,7 +108,8 @@ create function refuse_poison() returns trigger language plpgsql as $$ begin rai
 create trigger refuse_poison before insert on pointsman.signals for each row when ((new.payload->>'n')::int = 7123) execute function refuse_poison()`)
 	s.must(err)
 	s.numbers("many.x", "a", 0, 10_000)
-	_, addr := s.bridge("bridge", "routes:\n"+route("many", "MANY", ", batch: {size: 5000, wait: 1s}"))
+	yaml := "routes:\n" + route("many", "MANY", ", batch: {size: 5000, wait: 1s}")
+	_, addr := s.bridge("bridge", yaml)
 	s.has("a", [2]int{0, 7123}, [2]int{7124, 10_000})
 	s.acked("MANY", "many", 10_000)
 	letters := s.messages("POINTSMAN_DLQ")
@@ -119,6 +122,7 @@ create trigger refuse_poison before insert on pointsman.signals for each row whe
 	if extra := attempts - batches; extra < 1 || extra > 2*13 { // two for each halving of 5,000
 		t.Errorf("%d batches took %d transactions", batches, attempts)
 	}
+	s.audited(yaml, "many", "dead-lettered:1 delivered:9999")
 }
 
 // TestLockedRow: a message whose target somebody has locked comes again, its failures are counted over a restart, and no other waits for it.
@@ -155,6 +159,7 @@ func TestLockedRow(t *testing.T) {
 	if len(letters) != 1 || !strings.Contains(letters[0].Headers().Get("Pointsman-Reason"), "failed 2 times, lastly: ") || letters[0].Headers().Get("Pointsman-Seq") != "151" {
 		t.Errorf("%d dead letters: %v", len(letters), letters[0].Headers())
 	}
+	s.audited(yaml, "locked", "dead-lettered:1 delivered:299")
 }
 
 // TestLockedTable: nobody can be delivered to while somebody has a table to himself. That is an outage, and no message's failure; and it
@@ -164,7 +169,8 @@ func TestLockedTable(t *testing.T) {
 	s := newStack(t)
 	s.waiting(s.client(s.databaseURL), "a")
 	s.stream("TABLE")
-	_, addr := s.bridge("bridge", "routes:\n"+route("table", "TABLE", ", max_deliver: 1, batch: {size: 20}"))
+	yaml := "routes:\n" + route("table", "TABLE", ", max_deliver: 1, batch: {size: 20}")
+	_, addr := s.bridge("bridge", yaml)
 	locker, err := pgx.Connect(t.Context(), s.databaseURL)
 	s.must(err)
 	defer func() { _ = locker.Close(context.Background()) }()
@@ -184,4 +190,5 @@ func TestLockedTable(t *testing.T) {
 	if n := s.count(`select count(*) from pointsman.failures`); n != 0 {
 		t.Errorf("%d messages were blamed", n)
 	}
+	s.audited(yaml, "table", "delivered:100")
 }

@@ -57,8 +57,12 @@ func TestOutcomesInTrouble(t *testing.T) {
 	link, through := linkToNATS(t, s.natsURL)
 	s.natsURL = through
 	c := s.client(s.databaseURL)
-	_, addr := s.bridge("bridge", "")
+	s.waiting(c, "a")
+	s.stream("BESIDE")
+	yaml := "routes:\n" + route("beside", "BESIDE", "")
+	_, addr := s.bridge("bridge", yaml)
 	s.ended(c, 20)
+	s.numbers("beside.x", "a", 0, 10)
 	s.ready(addr, http.StatusServiceUnavailable, "outcomes: publish to POINTSMAN_OUTCOMES: nats: ")
 	s.until(patience, "the metric tells", func() (bool, string) {
 		n := s.metric(addr, "pointsman_outbox_pending")
@@ -92,10 +96,13 @@ func TestOutcomesInTrouble(t *testing.T) {
 	link.set(true)
 	s.ready(addr, http.StatusServiceUnavailable, "relay: nats: ")
 	s.ended(c, 10)
+	s.numbers("beside.x", "a", 10, 20)
 	link.deaf.Store(false)
 	link.set(false)
 	s.outcomes(60)
 	s.ready(addr, http.StatusOK, "ready")
+	s.has("a", [2]int{0, 20})
+	s.audited(yaml, "beside", "delivered:20")
 }
 
 // TestTwoRelays share the outbox, and one is killed: each publication is there once, those of an instance are in their order, and who
@@ -125,8 +132,11 @@ func TestTwoRelays(t *testing.T) {
 	replies, err := s.nc.SubscribeSync("replies.*")
 	s.must(err)
 	bridges := []*process{}
+	s.waiting(c, "a")
+	s.stream("BESIDE")
+	yaml := "routes:\n" + route("beside", "BESIDE", "")
 	for n := range 2 {
-		b, _ := s.bridge(fmt.Sprint("bridge-", n), "")
+		b, _ := s.bridge(fmt.Sprint("bridge-", n), yaml)
 		bridges = append(bridges, b)
 	}
 	_, err = c.StartAll(t.Context(), all, true)
@@ -143,6 +153,7 @@ func TestTwoRelays(t *testing.T) {
 		s.must(err)
 		return stream.CachedInfo().State.Msgs > 50, ""
 	})
+	s.numbers("beside.x", "a", 0, 100)
 	bridges[0].kill()
 	began := time.Now()
 	s.until(patience, "all have ended", func() (bool, string) {
@@ -169,4 +180,6 @@ func TestTwoRelays(t *testing.T) {
 		s.must(err)
 		replied[m.Subject] = true
 	}
+	s.has("a", [2]int{0, 100})
+	s.audited(yaml, "beside", "delivered:100")
 }

@@ -265,13 +265,14 @@ create table pointsman.events (
 
 -- Verdicts on updates, for retries of the request.
 create table pointsman.verdicts (
-  scope   uuid        not null, -- the instance
+  scope   uuid        not null, -- of the ledger: a retry finds the verdict also where the key has another holder by then
   dedup   uuid        not null, -- update name and Idempotency-Key
   hash    uuid        not null, -- of the argument
   verdict jsonb       not null,
   at      timestamptz not null default now(),
   primary key (scope, dedup)
 );
+-- retention
 create index verdicts_at on pointsman.verdicts (at);
 
 -- Machine versions that a worker has served: a start that names no version, step or queue takes them from here, and a changed
@@ -282,6 +283,7 @@ create table pointsman.machines (
   start         text        not null,
   queue         text        not null default 'default',
   content_hash  text,
+  validators    text[]      not null default '{}', -- updates that who serves it validates: nobody accepts them unasked
   registered_at timestamptz not null default now(),
   primary key (name, version)
 );

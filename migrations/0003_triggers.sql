@@ -10,7 +10,7 @@ create table pointsman.triggers (
   instance_id      uuid,
   step             text,
   timeout_secs     bigint      not null,
-  requested_at     timestamptz not null,                   -- read under the lock of the key, so that the latest trigger of a key has the latest
+  requested_at     timestamptz not null default clock_timestamp(), -- read under the lock of the key, so that the latest trigger of a key has the latest
   expires_at       timestamptz not null,
   received_at      timestamptz,
   ended_at         timestamptz,
@@ -65,25 +65,39 @@ create table pointsman.quotas (
   max_triggers    bigint not null default 0 -- the limit that it was counted for; 0: something was created without counting
 );
 
+-- Webhooks to be sent, and what became of them. Who writes one gives project, source, source_id, url, type and body. Due is what is
+-- pending at next_at: a claim sets that to when the claim ends, and "claim" forth, so that what a sender that stood still brings late is
+-- known as late.
 create table pointsman.webhook_deliveries (
-  id          uuid        not null primary key,
+  id          uuid        not null primary key default -- a UUIDv7: in the order of time
+    encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
+      placing substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3) from 1 for 6), 52, 1), 53, 1), 'hex')::uuid,
   project     text        collate "C" not null,
   status      text        not null default 'pending', -- delivered, failed
-  attempts    smallint    not null default 0,
+  attempts    smallint    not null default 0,         -- that have a result
+  claim       integer     not null default 0,
   next_at     timestamptz not null default now(),
   created_at  timestamptz not null default now(),
   updated_at  timestamptz not null default now(),
   source      text        not null,                   -- trigger, instance
   source_id   uuid        not null,
   url         text        not null,
+  host        text        collate "C" not null generated always as (coalesce(substring(lower(url collate "C") from '^https?://([^/?#]+)'), '')) stored, -- with its port
   type        text        not null,
-  last_status integer,
+  last_status integer,                                -- of HTTP; null: no answer
   last_error  text,
-  response    text,
-  body        jsonb       not null
+  response    text,                                   -- the beginning of the last answer
+  body        json        not null                    -- {type, timestamp, data}, as it is sent
 );
-create index webhook_deliveries_due on pointsman.webhook_deliveries (next_at) where status = 'pending';
+-- the hosts that something is pending for, and what is due of one
+create index webhook_deliveries_due on pointsman.webhook_deliveries (host, next_at) where status = 'pending';
+-- when the next is due
+create index webhook_deliveries_next on pointsman.webhook_deliveries (next_at) where status = 'pending';
+-- lists
 create index webhook_deliveries_status on pointsman.webhook_deliveries (project, status, id);
+-- retention
+create index webhook_deliveries_ended on pointsman.webhook_deliveries (updated_at) where status <> 'pending';
+-- what became of a trigger's
 create index webhook_deliveries_source on pointsman.webhook_deliveries (source_id);
 
 do $$

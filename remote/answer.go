@@ -4,13 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/ident"
-	"github.com/pointsman/pointsman/subjects"
 )
 
 // maxAnswer is the most bytes of an answer; NATS itself is not meant for more.
@@ -19,8 +20,8 @@ const maxAnswer = 8 << 20
 // outcome is what an answer says. The state of the visit changes only where all of the answer is good.
 func (s *service) outcome(msg *nats.Msg, v *engine.Visit[json.RawMessage]) (engine.Outcome, error) {
 	subject := s.space.Step(s.machine, v.Instance.Step)
-	if text := msg.Header.Get(subjects.HeaderServiceError); text != "" || msg.Header.Get(subjects.HeaderServiceErrorCode) != "" {
-		return engine.Outcome{}, fmt.Errorf("service error %s from %s: %s", msg.Header.Get(subjects.HeaderServiceErrorCode), subject, text)
+	if err := serviceError(subject, msg); err != nil {
+		return engine.Outcome{}, err
 	}
 	if err := ident.JSON("the answer", msg.Data, maxAnswer); err != nil {
 		return engine.Outcome{}, bad(subject, err)
@@ -97,18 +98,14 @@ func (a *object) outcome(kind, step string) engine.Outcome {
 }
 
 func (a *object) await(step string) engine.Outcome {
-	a.refuse("updates")
 	event := a.has("event")
 	wait := a.object("event").eventWait(event)
-	names := a.texts("signals")
-	for i, name := range names {
-		a.check(ident.Name(fmt.Sprintf("signals[%d]", i), name))
-	}
+	signals, updates := a.awaited("signals"), a.awaited("updates")
 	within := a.millis("timeout_ms", 1)
-	if len(names) == 0 && within == 0 && !event {
-		a.fail("signals", "is missing: an await wants signals, an event or timeout_ms")
+	if len(signals)+len(updates) == 0 && within == 0 && !event && !a.has("children") {
+		a.fail("signals", "is missing: an await wants signals, updates, an event, children or timeout_ms, or several of them")
 	}
-	o := engine.Await(a.step(step), names...)
+	o := a.conditions(engine.Await(a.step(step), signals...), signals).OrUpdate(updates...)
 	if within > 0 {
 		o = o.Within(within)
 	}
@@ -119,6 +116,66 @@ func (a *object) await(step string) engine.Outcome {
 		o = o.Consuming()
 	}
 	return o
+}
+
+// awaited is a list of the names that an await is for.
+func (a *object) awaited(field string) []string {
+	names := a.texts(field)
+	for i, name := range names {
+		a.check(ident.Name(fmt.Sprintf("%s[%d]", field, i), name))
+	}
+	return names
+}
+
+// conditions are how many of the names an await is for and what their payloads have to pass, and how many children.
+func (a *object) conditions(o engine.Outcome, names []string) engine.Outcome {
+	if n, all := a.count("need", len(names)); all {
+		o = o.AllOf()
+	} else if n > 0 {
+		o = o.NOf(n)
+	}
+	where := a.object("where")
+	for _, name := range where.names() {
+		if !slices.Contains(names, name) {
+			where.fail(name, "is none of signals")
+		}
+		path := where.text(name)
+		if *a.err == nil {
+			o = o.Where(name, path)
+		}
+	}
+	switch n, all := a.count("children", engine.MaxAwaited, "any"); {
+	case all:
+		return o.OrChildren(engine.AllChildren)
+	case n > 0:
+		return o.OrChildren(engine.NChildren(n))
+	}
+	return o
+}
+
+// count is "all", or a number from 1 to most, which one may be written as a word; 0 where it is left out.
+func (a *object) count(name string, most int, one ...string) (n int, all bool) {
+	if !a.has(name) {
+		a.take(name)
+		return 0, false
+	}
+	words := append([]string{"all"}, one...)
+	var text string
+	switch raw := a.fields[name]; {
+	case most < 1:
+		a.fail(name, "is there, and signals is not")
+	case raw[0] != '"':
+		return int(a.integer(name, 1, int64(most))), false
+	default:
+		if text = a.text(name); !slices.Contains(words, text) {
+			a.fail(name, "is %q, want %s, or a whole number from 1 to %d", text, strings.Join(words, " or "), most)
+		}
+	}
+	a.take(name)
+	if text == "all" {
+		return 0, true
+	}
+	return 1, false
 }
 
 func (a *object) step(same string) string {

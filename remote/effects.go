@@ -25,7 +25,11 @@ func (a *object) effects(o engine.Outcome) engine.Outcome {
 		}
 	}
 	for _, s := range a.objects("start") {
-		o = o.Start(s.start())
+		if n := s.start(); s.flag("child") {
+			o = o.StartChild(n)
+		} else {
+			o = o.Start(n)
+		}
 		s.close("a start")
 	}
 	for _, e := range a.objects("emit") {
@@ -77,7 +81,7 @@ func (s *object) start() engine.NewInstance {
 	return engine.NewInstance{
 		Machine: s.checked("machine", ident.Token), Version: int(s.integer("version", 1, math.MaxInt32)), Start: s.checked("step", ident.Name),
 		CorrelationKey: s.checked("correlation_key", ident.Key), State: s.value("state"), Queue: s.checked("queue", ident.Queue),
-		Priority: int16(s.integer("priority", math.MinInt16, math.MaxInt16)), RunAt: s.time("run_at"), ReplyTo: s.subject("reply_to", false),
+		Priority: int16(s.integer("priority", math.MinInt16, math.MaxInt16)), RunAt: s.time("run_at"), ReplyTo: s.subject("reply_to", false), NotifyURL: s.checked("notify_url", ident.URL),
 		PartitionKey: s.checked("partition_key", ident.Key), UniqueKey: s.checked("unique_key", ident.Key), UniqueScope: s.statuses("unique_scope"),
 	}
 }

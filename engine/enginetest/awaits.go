@@ -52,6 +52,28 @@ func consume(s *stage) {
 	s.equal("inboxes", d.tell("got", func(r Request) any { return names(r.Awaited) + names(r.All) }), "[s:1][s:1] [s:2][s:2] [s:3][s:3]")
 }
 
+// Updates are awaited beside signals or alone, by their kind: a signal of the name is none. What comes early stays.
+func updates(s *stage) {
+	d := s.play(map[string]Step{
+		"begin":   to(Reply{Outcome: "await", Signals: []string{"paid"}, Updates: []string{"amend", "decision"}, Step: "amended"}),
+		"amended": to(Reply{Outcome: "await", Updates: []string{"decision"}, Step: "decided", Consume: true}),
+		"decided": to(Reply{Outcome: "done"}),
+	})
+	id := s.begin(`{}`)
+	s.equal("awaits", s.parks(id).Awaits, "[paid amend decision]")
+	s.send(id, named("amend", "1"))
+	in := s.update(id, engine.UpdateRequest{Name: "amend", Arg: raw(`[7]`), IdempotencyKey: "i"})
+	s.equal("after the step that took it", fmt.Sprint(in.Status, in.Awaits), fmt.Sprint(engine.StatusAwaiting, "[decision]"))
+	s.send(id, named("decision", "2"))
+	in = s.update(id, engine.UpdateRequest{Name: "decision", Arg: raw(`true`)})
+	s.equal("at the end", in.Status, engine.StatusDone)
+	told := func(r Request) any {
+		return fmt.Sprintf("%s %s %s %q %d", r.Awaited[0].Kind, r.Awaited[0].Name, r.Awaited[0].Payload, r.Awaited[0].DedupKey, len(r.Awaited))
+	}
+	s.equal("amended", d.tell("amended", told), `update amend [7] "i" 1`)
+	s.equal("decided", d.tell("decided", told), `update decision true "" 1`)
+}
+
 // After its time an await goes on, and says so once.
 func timeout(s *stage) {
 	d := s.play(map[string]Step{

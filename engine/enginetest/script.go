@@ -62,10 +62,16 @@ type Reply struct {
 	State     json.RawMessage `json:"state,omitempty"`
 	DelayMS   int             `json:"delay_ms,omitempty"`
 	Signals   []string        `json:"signals,omitempty"`
+	Updates   []string        `json:"updates,omitempty"`
 	TimeoutMS int             `json:"timeout_ms,omitempty"`
 	Consume   bool            `json:"consume,omitempty"`
-	Result    json.RawMessage `json:"result,omitempty"`
-	Reason    string          `json:"reason,omitempty"`
+
+	Need     any               `json:"need,omitempty"` // "all", or a number
+	Where    map[string]string `json:"where,omitempty"`
+	Children any               `json:"children,omitempty"` // "all", "any", or a number
+
+	Result json.RawMessage `json:"result,omitempty"`
+	Reason string          `json:"reason,omitempty"`
 
 	SetEvents map[string]json.RawMessage `json:"set_events,omitempty"`
 	Signal    []Send                     `json:"signal,omitempty"`
@@ -88,6 +94,7 @@ type Start struct {
 	CorrelationKey string          `json:"correlation_key,omitempty"`
 	State          json.RawMessage `json:"state,omitempty"`
 	Step           string          `json:"step,omitempty"`
+	Child          bool            `json:"child,omitempty"`
 }
 
 // Publication is the effect that publishes a message.

@@ -107,6 +107,18 @@ func (s *stage) send(id uuid.UUID, signals ...engine.Signal) {
 	}
 }
 
+// update sends one, and returns the instance after the step that took it.
+func (s *stage) update(id uuid.UUID, r engine.UpdateRequest) engine.Instance {
+	s.t.Helper()
+	r.Wait = patience
+	res, err := s.Update(s.t.Context(), engine.ByID(id), r)
+	s.must(err)
+	if !res.Accepted || res.Run == nil {
+		s.t.Fatalf("an update is %+v", res)
+	}
+	return *res.Run
+}
+
 func named(name, dedup string) engine.Signal {
 	return engine.Signal{Name: name, DedupKey: dedup, Payload: engine.MustJSON(dedup)}
 }

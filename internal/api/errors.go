@@ -77,6 +77,7 @@ func ErrorOf(err error) *Error {
 		return e
 	}
 	var quota *engine.QuotaError
+	var validator *engine.ValidatorError
 	e = &Error{Code: engine.Code(err), Message: err.Error(), Details: detailsOf(err), cause: err}
 	switch {
 	case errors.Is(err, bridge.ErrNoLetter), errors.Is(err, bridge.ErrNoMessage), errors.Is(err, bridge.ErrNoRoute):
@@ -87,6 +88,8 @@ func ErrorOf(err error) *Error {
 		e.Message = quota.Error()
 	case e.Code == CodeNotFound:
 		e.Message = "there is no such instance"
+	case errors.As(err, &validator):
+		e.Message = validator.Error()
 	case errors.Is(err, engine.ErrTooManyWaits):
 		e.Message = engine.ErrTooManyWaits.Error()
 	case errors.Is(err, context.DeadlineExceeded):

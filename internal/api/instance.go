@@ -34,6 +34,7 @@ type Instance struct {
 	InsertedAt     time.Time       `json:"inserted_at"`
 	UpdatedAt      time.Time       `json:"updated_at"`
 	FinishedAt     *time.Time      `json:"finished_at"`
+	ParentID       *string         `json:"parent_id"`
 }
 
 func instanceOf(in engine.Instance) Instance {
@@ -43,6 +44,7 @@ func instanceOf(in engine.Instance) Instance {
 		UniqueScope: in.UniqueScope, State: in.State, Awaits: in.Awaits, Deadline: utc(in.Deadline), RunAt: utc(in.RunAt), Result: in.Result,
 		LastError: optional(in.LastError), Paused: in.Paused, InboxCount: in.InboxCount,
 		InsertedAt: in.InsertedAt.UTC(), UpdatedAt: in.UpdatedAt.UTC(), FinishedAt: utc(in.FinishedAt),
+		ParentID: optionalID(in.ParentID),
 	}
 	if in.Lease != nil {
 		out.Lease = &engine.Lease{Worker: in.Lease.Worker, ExpiresAt: in.Lease.ExpiresAt.UTC()}

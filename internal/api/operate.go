@@ -8,11 +8,13 @@ import (
 
 // CancelRequest asks to end an instance.
 type CancelRequest struct {
-	Ref    string `json:"ref"`
-	Reason string `json:"reason,omitempty"`
+	Ref      string `json:"ref"`
+	Reason   string `json:"reason,omitempty"`
+	Children bool   `json:"children,omitempty"` // and what is live below it
 }
 
-// Cancel ends an instance, and returns it; one that has ended already stays as it ended.
+// Cancel ends an instance, and returns it; one that has ended already stays as it ended. Where there are more children than can be ended in
+// the time of a request, the error says so: another goes on.
 func (a *API) Cancel(ctx context.Context, project string, r CancelRequest) (Instance, error) {
 	ref, err := refOf(project, r.Ref)
 	if err != nil {
@@ -21,7 +23,14 @@ func (a *API) Cancel(ctx context.Context, project string, r CancelRequest) (Inst
 	if len(r.Reason) > maxReason {
 		return Instance{}, invalid("reason", "has %d bytes: at most %d are allowed", len(r.Reason), maxReason)
 	}
-	in, err := a.Client.Cancel(ctx, ref, r.Reason)
+	if !r.Children {
+		in, err := a.Client.Cancel(ctx, ref, r.Reason)
+		return instanceOf(in), err
+	}
+	in, err := a.Client.Cancel(ctx, ref, r.Reason, engine.WithChildren())
+	if err != nil && ctx.Err() != nil {
+		err = &Error{Code: CodeUnavailable, Message: "not all children are canceled yet: ask again to go on", cause: err}
+	}
 	return instanceOf(in), err
 }
 

@@ -20,6 +20,7 @@ type NewInstance struct {
 	Priority       int16           `json:"priority,omitempty"`
 	RunAt          *time.Time      `json:"run_at,omitempty"`
 	ReplyTo        string          `json:"reply_to,omitempty"`
+	NotifyURL      string          `json:"notify_url,omitempty"`
 	PartitionKey   string          `json:"partition_key,omitempty"`
 	UniqueKey      string          `json:"unique_key,omitempty"`
 	UniqueScope    []engine.Status `json:"unique_scope,omitempty"`
@@ -75,7 +76,7 @@ func (a *API) Start(ctx context.Context, project string, r StartRequest) (any, e
 func (n NewInstance) instance(project string) engine.NewInstance {
 	in := engine.NewInstance{
 		Project: project, Machine: n.Machine, Version: n.Version, Start: n.Step, CorrelationKey: n.CorrelationKey, State: n.State, Queue: n.Queue, Priority: n.Priority,
-		ReplyTo: n.ReplyTo, DedupKey: n.DedupKey, PartitionKey: n.PartitionKey, UniqueKey: n.UniqueKey, UniqueScope: n.UniqueScope,
+		ReplyTo: n.ReplyTo, NotifyURL: n.NotifyURL, DedupKey: n.DedupKey, PartitionKey: n.PartitionKey, UniqueKey: n.UniqueKey, UniqueScope: n.UniqueScope,
 	}
 	if n.RunAt != nil {
 		in.RunAt = *n.RunAt

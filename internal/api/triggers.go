@@ -153,7 +153,7 @@ type HeldEvent struct {
 
 // SendEvent answers with the [Trigger] that has the event, now or before, or with a [HeldEvent].
 func (a *API) SendEvent(ctx context.Context, project string, r SendRequest) (any, error) {
-	e := engine.Event{Project: project, Key: r.EventKey, Payload: r.Payload, SentBy: auth.Caller(ctx)}
+	e := engine.NewEvent{Project: project, Key: r.EventKey, Payload: r.Payload, SentBy: auth.Caller(ctx)}
 	if r.Hold != "" {
 		var err error
 		if e.Hold, err = time.ParseDuration(r.Hold); err != nil || e.Hold <= 0 {

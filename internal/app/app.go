@@ -22,6 +22,7 @@ import (
 	"github.com/pointsman/pointsman/internal/httpapi"
 	"github.com/pointsman/pointsman/internal/natsapi"
 	"github.com/pointsman/pointsman/internal/natsio"
+	"github.com/pointsman/pointsman/remote"
 	"github.com/pointsman/pointsman/subjects"
 	"github.com/pointsman/pointsman/wake"
 )
@@ -30,6 +31,9 @@ import (
 // is of a file, the routes are those of the file as it changes, and SIGHUP reads it anew.
 func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announce func(addr string)) error {
 	if err := errors.Join(checkDatabase(cfg), checkNATS(cfg)); err != nil {
+		return err
+	}
+	if err := checkWebhooks(cfg); err != nil {
 		return err
 	}
 	mapper, routes, err := compileRoutes(cfg)
@@ -65,9 +69,19 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 		if err != nil {
 			return nil, err
 		}
-		stop, err := p.waker.Listen([]string{engine.OutboxQueue}, func(string) { b.Poke() })
+		sender, err := p.sender(cfg, log)
+		if err != nil {
+			return nil, err
+		}
+		stop, err := p.waker.Listen([]string{engine.OutboxQueue, engine.WebhooksQueue}, func(queue string) {
+			if queue == engine.WebhooksQueue {
+				sender.Poke()
+			} else {
+				b.Poke()
+			}
+		})
 		p.srv.serveAPI(web)
-		return &bridgeAndAPI{Bridge: b, service: service, web: web, reloader: reloader, deafen: stop}, err
+		return &bridgeAndAPI{Bridge: b, sender: sender, service: service, web: web, reloader: reloader, deafen: stop}, err
 	})
 }
 
@@ -90,12 +104,12 @@ func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machin
 		worker, err := engine.NewWorker(p.client, engine.WorkerConfig{
 			Machines: slices.Concat(machines, remotes), Queues: cfg.Worker.Queues, Lease: cfg.Worker.Lease, Heartbeat: cfg.Worker.Heartbeat, PollInterval: cfg.Worker.PollInterval,
 			ReapInterval: cfg.Worker.ReapInterval, ShutdownTimeout: cfg.Worker.ShutdownTimeout, Logger: log,
-			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup, Triggers: cfg.Retention.Triggers},
+			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup, Triggers: cfg.Retention.Triggers, Webhooks: cfg.Retention.Webhooks},
 		})
-		if err != nil || len(remotes) == 0 {
+		if err != nil || len(cfg.Machines)+len(machines) == 0 {
 			return worker, err
 		}
-		return asking{worker, p.nc}, nil
+		return &workerOnNATS{Worker: worker, parts: p, machines: machines, shutdown: cfg.Worker.ShutdownTimeout, log: log}, nil
 	})
 }
 
@@ -179,7 +193,13 @@ func (p *parts) run(ctx context.Context, cfg *config.Config, prog program, log *
 	}
 	p.waker = wake.New(p.nc, p.space)
 	defer p.waker.Close()
-	if p.client, err = engine.NewClient(p.db, engine.Config{Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics, MaxActiveTriggers: cfg.Quotas.MaxActiveTriggers, KeepDedup: cfg.Retention.Dedup}); err != nil {
+	if p.client, err = engine.NewClient(p.db, engine.Config{
+		Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics, AskValidator: remote.Validators(p.nc, p.space),
+		ValidateTimeout: validateTimeout(cfg), MaxActiveTriggers: cfg.Quotas.MaxActiveTriggers, KeepDedup: cfg.Retention.Dedup,
+	}); err != nil {
+		return err
+	}
+	if err := p.registerValidators(cfg); err != nil {
 		return err
 	}
 	c, err := build(p)

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pointsman/pointsman/bridge"
 	"github.com/pointsman/pointsman/engine"
@@ -28,7 +27,7 @@ func Audit(ctx context.Context, cfg *config.Config, nc *nats.Conn, request bridg
 	if err != nil {
 		return result, err
 	}
-	js, err := jetstream.New(nc)
+	js, err := JetStream(nc, cfg)
 	if err != nil {
 		return result, err
 	}

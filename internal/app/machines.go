@@ -1,11 +1,8 @@
 package app
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/config"
@@ -30,17 +27,4 @@ func remoteMachines(p *parts, cfg *config.Config, log *slog.Logger) ([]*engine.M
 		}
 	}
 	return machines, nil
-}
-
-// asking is a worker that is not ready while nobody can be asked.
-type asking struct {
-	*engine.Worker
-	conn *nats.Conn
-}
-
-func (a asking) Ready() error {
-	if !a.conn.IsConnected() {
-		return errors.Join(a.Worker.Ready(), fmt.Errorf("nats: %s", a.conn.Status()))
-	}
-	return a.Worker.Ready()
 }

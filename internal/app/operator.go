@@ -7,7 +7,6 @@ import (
 	"log/slog"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pointsman/pointsman/bridge"
 	"github.com/pointsman/pointsman/engine"
@@ -29,7 +28,7 @@ func WithOperator(ctx context.Context, cfg *config.Config, conn *nats.Conn, do f
 	if err != nil {
 		return err
 	}
-	js, err := jetstream.New(conn)
+	js, err := JetStream(conn, cfg)
 	if err != nil {
 		return err
 	}

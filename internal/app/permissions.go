@@ -34,7 +34,17 @@ func Permissions(cfg *config.Config, extra []string) ([]Rights, error) {
 	if cfg.SignalsRoute {
 		routes = append(routes, bridge.Route{Name: subjects.SignalsRoute, Stream: space.SignalsStream(), Subjects: []string{space.SignalFilter()}})
 	}
-	return []Rights{bridgeRights(cfg, space, routes, extra), workerRights(cfg, space), commandRights(space, routes)}, nil
+	all := []Rights{bridgeRights(cfg, space, routes, extra), workerRights(cfg, space), commandRights(space, routes)}
+	if cfg.NATS.Domain != "" {
+		for _, r := range all {
+			for i, subject := range r.Publish {
+				if call, ok := strings.CutPrefix(subject, "$JS.API."); ok {
+					r.Publish[i] = "$JS." + cfg.NATS.Domain + ".API." + call
+				}
+			}
+		}
+	}
+	return all, nil
 }
 
 func bridgeRights(cfg *config.Config, space subjects.Space, routes []bridge.Route, extra []string) Rights {
@@ -42,6 +52,7 @@ func bridgeRights(cfg *config.Config, space subjects.Space, routes []bridge.Rout
 		space.OutcomeFilter(), space.DeadLetter("*"), space.Wake("*"), space.Notice("*"),
 		inboxes,                // answers to requests
 		"$JS.API.STREAM.NAMES", // which stream should have taken a publication
+		space.Validate("*", ">"),
 	}
 	for _, rt := range routes {
 		if rt.Existing != "" {
@@ -61,7 +72,7 @@ func bridgeRights(cfg *config.Config, space subjects.Space, routes []bridge.Rout
 			publish = append(publish, "$JS.API.STREAM.INFO."+stream, "$JS.API.STREAM.CREATE."+stream)
 		}
 	}
-	return Rights{"bridge", unique(publish, extra), unique([]string{inboxes, space.API("*"), "$SRV.>", space.Wake(engine.OutboxQueue), space.Notice("*")})}
+	return Rights{"bridge", unique(publish, extra), unique([]string{inboxes, space.API("*"), "$SRV.>", space.Wake(engine.OutboxQueue), space.Wake(engine.WebhooksQueue), space.Notice("*")})}
 }
 
 // reading a stream, by consumers that are made for it, and message by message.

@@ -25,7 +25,7 @@ func bridgeRoutes(cfg *config.Config) ([]bridge.Route, error) {
 		}
 		if s := r.Start; s != nil {
 			routes[i].Start = &bridge.Start{
-				Machine: s.Machine, Version: s.Version, State: source(s.State), Queue: s.Queue, ReplyTo: source(s.ReplyTo),
+				Machine: s.Machine, Version: s.Version, State: source(s.State), Queue: s.Queue, ReplyTo: source(s.ReplyTo), NotifyURL: source(s.NotifyURL),
 				PartitionKey: source(s.PartitionKey), UniqueKey: source(s.UniqueKey), UniqueScope: statuses(s.UniqueScope),
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/pointsman/pointsman/internal/httpapi"
 	"github.com/pointsman/pointsman/internal/natsapi"
 	"github.com/pointsman/pointsman/subjects"
+	"github.com/pointsman/pointsman/webhook"
 )
 
 // Mapper has the routes of a configuration, to see what they make of messages. It needs neither NATS nor a database.
@@ -58,6 +59,7 @@ func (p *parts) operations(cfg *config.Config, mapper *bridge.Mapper, b *bridge.
 // have in hand, and the outbox waits for the next bridge.
 type bridgeAndAPI struct {
 	*bridge.Bridge
+	sender   *webhook.Sender
 	service  *natsapi.Service
 	web      *httpapi.Server
 	reloader *reloader
@@ -70,6 +72,7 @@ func (b *bridgeAndAPI) Run(ctx context.Context) error {
 	group.Go(func() error { return b.service.Run(ctx) })
 	group.Go(func() error { return b.web.Run(ctx) })
 	group.Go(func() error { b.reloader.run(ctx); return nil })
+	group.Go(func() error { return b.sender.Run(ctx) })
 	group.Go(func() error { return b.Bridge.Run(ctx) })
 	return group.Wait()
 }

@@ -2,8 +2,14 @@ package app
 
 import "runtime/debug"
 
-// Version of this build: the module's, or the commit.
+// stamp is the version that a build is given: -ldflags "-X github.com/pointsman/pointsman/internal/app.stamp=1.2.3".
+var stamp string
+
+// Version of this build: its stamp, the module's, or the commit.
 var Version = func() string {
+	if stamp != "" {
+		return stamp
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

@@ -141,6 +141,7 @@ func instanceTable(in api.Instance) *table {
 	t := newTable()
 	t.add("id", in.ID)
 	t.pair("key", text(in.CorrelationKey))
+	t.pair("parent", text(in.ParentID))
 	t.add("machine", fmt.Sprintf("%s, version %d", in.Machine, in.Version))
 	t.add("status", statusOf(in))
 	t.add("step", in.Step)

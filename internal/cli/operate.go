@@ -16,8 +16,9 @@ func cancelCommand(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use: "cancel REF", Short: "End an instance",
 		Long: `cancel ends an instance and empties its inbox; what its step is doing right now commits nothing. One that has ended stays as it ended.
+Its children go on, unless with --children, which ends what is live below it, also where it has ended itself before.
 REF is its id, or key:<correlation key>.`,
-		Example: "  pointsman cancel key:order-1001 --reason 'the customer called'",
+		Example: "  pointsman cancel key:order-1001 --reason 'the customer called'\n  pointsman cancel key:import-7 --children",
 		Args:    args(cobra.ExactArgs(1)), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			request.Ref = args[0]
@@ -27,6 +28,7 @@ REF is its id, or key:<correlation key>.`,
 		},
 	}
 	c.Flags().StringVar(&request.Reason, "reason", "", "is kept as its last error")
+	c.Flags().BoolVar(&request.Children, "children", false, "cancel its children too, and theirs")
 	return n.add(c)
 }
 

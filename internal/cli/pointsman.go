@@ -21,10 +21,11 @@ func Pointsman() *cobra.Command {
 	}
 	o.add(root)
 	root.AddCommand(devCommand(&o), devPartCommand(&o), migrateCommand(&o),
-		startCommand(&o), signalCommand(&o), getCommand(&o), listCommand(&o), inboxCommand(&o), historyCommand(&o), eventsCommand(&o), cancelCommand(&o),
+		startCommand(&o), signalCommand(&o), getCommand(&o), listCommand(&o), inboxCommand(&o), historyCommand(&o), eventsCommand(&o), updateCommand(&o), cancelCommand(&o),
 		retryCommand(&o), pauseCommand(&o), resumeCommand(&o),
+		childrenCommand(&o),
 		publishCommand(&o), routesCommand(&o), heldCommand(&o), dlqCommand(&o), messageCommand(&o),
-		auditCommand(&o), triggersCommand(&o),
+		auditCommand(&o), triggersCommand(&o), webhooksCommand(&o),
 		sub(&o, "bridge", "Run a bridge, as cmd/bridge does", runBridge), sub(&o, "worker", "Run a worker, as cmd/worker does", runWorker))
 	return root
 }

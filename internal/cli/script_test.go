@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/examples/orders"
 	"github.com/pointsman/pointsman/internal/apptest"
 	"github.com/pointsman/pointsman/internal/cli"
@@ -32,6 +34,19 @@ type tests struct{ m *testing.M }
 
 func (t tests) Run() int { return pgtest.Run(t.m) }
 
+// expense is a machine whose updates are validated by the configuration. Nobody answers its steps.
+const expense = `
+machines:
+  - name: expense
+    start: begin
+    retry: {initial: 1h, max: 1h}
+    updates:
+      - name: decision
+        schema: {type: object, required: [amount], properties: {amount: {type: number}}}
+        when: payload.amount <= 100
+        reason: more than 100 need the board
+`
+
 // TestScripts runs the scripts of testdata/script against one bridge and one worker with the orders example. Each script has orders of
 // its own, whose numbers begin with its name.
 //
@@ -46,7 +61,7 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stack := apptest.Start(t, string(orders.Config), map[string][]string{"ORDERS": {"orders.>"}, "PAYMENTS": {"payments.>"}}, machine)
+	stack := apptest.Start(t, string(orders.Config)+expense, map[string][]string{"ORDERS": {"orders.>"}, "PAYMENTS": {"payments.>"}}, machine, family(t))
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"), UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
@@ -58,6 +73,28 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"status": status, "until": until, "scrub": scrub},
 	})
+}
+
+// family is a machine of which each instance starts one child, so many levels down, and waits for it.
+func family(t *testing.T) *engine.Machine {
+	t.Helper()
+	type state struct {
+		Depth int `json:"depth"`
+	}
+	machine, err := engine.Define(engine.Definition[state]{Name: "family", Start: "begin", Steps: map[string]engine.Step[state]{
+		"begin": func(_ context.Context, v *engine.Visit[state]) (engine.Outcome, error) {
+			if v.State.Depth == 0 {
+				return engine.Await("begin", "never"), nil
+			}
+			child := engine.NewInstance{Machine: "family", State: engine.MustJSON(state{v.State.Depth - 1})}
+			return engine.Await("end").OrChildren(engine.AllChildren).StartChild(child), nil
+		},
+		"end": func(context.Context, *engine.Visit[state]) (engine.Outcome, error) { return engine.Done(nil), nil },
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return machine
 }
 
 func status(ts *testscript.TestScript, neg bool, args []string) {

@@ -77,6 +77,7 @@ instance holds, or a unique key that is held, is a conflict, which names the hol
 	f.StringVar(&start.UniqueKey, "unique-key", "", "a second instance with it is a conflict while this one has a status of its scope")
 	f.StringSliceVar(&scope, "unique-scope", nil, "statuses, comma-separated (default: the live ones)")
 	f.StringVar(&start.ReplyTo, "reply-to", "", "subject that its outcome is published to, too")
+	f.StringVar(&start.NotifyURL, "notify-url", "", "URL that is told its end, by webhook")
 	f.DurationVar(&wait, "wait", 0, "wait for its end, at most this long")
 	f.StringVar(&idempotency, "idempotency-key", "", "a second start with the same one gives the first one's instance")
 	return n.add(c)

@@ -93,6 +93,7 @@ type Machine struct {
 	Remote  Remote
 	Queue   string // of instances whose start names none
 	Retry   Retry
+	Updates []Update // that are validated; those of the newest version are for all
 }
 
 // Remote is how a service is asked.
@@ -132,8 +133,8 @@ type Quotas struct{ MaxActiveTriggers int }
 
 // Webhooks that are sent.
 type Webhooks struct {
-	Secret       string
-	AllowPrivate bool // addresses of private networks
+	Secrets      []string // each signs; none: nothing is signed
+	AllowPrivate bool     // addresses of private networks
 	Timeout      time.Duration
 }
 
@@ -195,6 +196,8 @@ type RouteStart struct {
 	State   *expr.Template
 	Queue   string         // "": the machine's
 	ReplyTo *expr.Template // nil: nobody
+
+	NotifyURL *expr.Template // nil: nobody
 
 	PartitionKey *expr.Template // nil: none
 	UniqueKey    *expr.Template // nil: none

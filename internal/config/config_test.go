@@ -140,7 +140,7 @@ func TestEverythingSet(t *testing.T) {
 		},
 		Retention:      Retention{time.Millisecond, time.Hour, 2 * time.Hour, 3 * time.Hour},
 		Quotas:         Quotas{10},
-		Webhooks:       Webhooks{Secret: "${literal}", AllowPrivate: true, Timeout: 3 * time.Second},
+		Webhooks:       Webhooks{Secrets: []string{"${literal}", "b", "c"}, AllowPrivate: true, Timeout: 3 * time.Second},
 		MigrateOnStart: true,
 	}
 	if !reflect.DeepEqual(c, want) {
@@ -233,7 +233,7 @@ worker:
   shutdown_timeout: 1m
 retention: {instances: 1ms, triggers: 1h, dedup: 2h, webhooks: 3h}
 quotas: {max_active_triggers: 10}
-webhooks: {secret: "$${literal}", allow_private: true, timeout: 3s}
+webhooks: {secret: ["$${literal}", "b, c"], allow_private: true, timeout: 3s}
 migrate_on_start: true
 `
 

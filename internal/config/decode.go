@@ -3,6 +3,7 @@ package config
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/pointsman/pointsman/internal/ident"
@@ -181,6 +182,7 @@ func (m *Machine) read(o *object) {
 	retry.duration("max", &m.Retry.Max, 0, longest)
 	retry.decimal("factor", &m.Retry.Factor, 1, 1000)
 	retry.close()
+	m.Updates = readUpdates(o)
 	o.close()
 	if m.Retry.Max < m.Retry.Initial {
 		retry.fail("max", "is %s, want at least initial, %s", formatDuration(m.Retry.Max), formatDuration(m.Retry.Initial))
@@ -226,12 +228,16 @@ func (t *Retention) read(o *object) {
 	o.duration("instances", &t.Instances, shortest, longest)
 	o.duration("triggers", &t.Triggers, 0, longest)
 	o.duration("dedup", &t.Dedup, shortest, longest)
-	o.duration("webhooks", &t.Webhooks, 0, longest)
+	o.duration("webhooks", &t.Webhooks, shortest, longest)
 	o.close()
 }
 
 func (w *Webhooks) read(o *object) {
-	o.text("secret", &w.Secret)
+	for _, i := range o.oneOrMore("secret") {
+		if text, ok := o.r.text(i.node, i.path, "a secret"); ok { // several in one value too, as from a variable of the environment
+			w.Secrets = append(w.Secrets, strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' || r == '\n' || r == '\r' })...)
+		}
+	}
 	o.flag("allow_private", &w.AllowPrivate)
 	o.duration("timeout", &w.Timeout, shortest, time.Hour)
 	o.close()

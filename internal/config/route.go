@@ -137,6 +137,8 @@ func (t *Route) readFate(o *object) {
 		}
 		return nil
 	})
+	start.template("notify_url", &t.Start.NotifyURL)
+	start.literal("notify_url", t.Start.NotifyURL, ident.URL)
 	start.template("partition_key", &t.Start.PartitionKey)
 	start.literal("partition_key", t.Start.PartitionKey, ident.Key)
 	start.template("unique_key", &t.Start.UniqueKey)

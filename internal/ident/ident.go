@@ -70,9 +70,12 @@ func Token(field, s string) error { return name(field, s, false) }
 // OutboxQueue is what programs poke one another with when the outbox has something new. No queue of instances has this name.
 const OutboxQueue = "_outbox"
 
-// Queue checks the name of a queue: a [Token] that is not [OutboxQueue]. The error is an [*Error].
+// WebhooksQueue is the same for webhooks that are to be sent.
+const WebhooksQueue = "_webhooks"
+
+// Queue checks the name of a queue: a [Token] that is neither [OutboxQueue] nor [WebhooksQueue]. The error is an [*Error].
 func Queue(field, s string) error {
-	if s == OutboxQueue {
+	if s == OutboxQueue || s == WebhooksQueue {
 		return &Error{field, quote(s) + " is pointsman's own: choose another name"}
 	}
 	return Token(field, s)

@@ -33,7 +33,7 @@ const (
 	maxBody     = 8 << 20 // of a request; the server's max_payload is mostly less
 	maxRequests = 512     // in work at once; one more is told to come again
 	maxWaiting  = 10_000  // requests that wait for an instance, beside these
-	// requestTimeout is for the work of a request, beside what a get asks to wait.
+	// requestTimeout is for the work of a request, beside what a get or an update asks to wait.
 	requestTimeout = 20 * time.Second // less than callers wait: an answer that says so is better than none
 )
 
@@ -112,7 +112,7 @@ func (s *Service) take(ctx context.Context, verb string, do operation, r micro.R
 	if long[verb] {
 		limit += api.MaxWait
 	}
-	if verb == VerbGet && bytes.Contains(body, []byte(`"wait"`)) { // those that only seem to wait are no harm among them
+	if (verb == VerbGet || verb == VerbUpdate) && bytes.Contains(body, []byte(`"wait"`)) { // those that only seem to wait are no harm among them
 		slots, limit = s.waiting, requestTimeout+api.MaxWait
 	}
 	select {

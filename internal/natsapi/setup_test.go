@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 const routes = `
 database: {url: "${POINTSMAN_DATABASE_URL}"}
 nats: {url: "${POINTSMAN_NATS_URL}"}
+webhooks: {secret: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw, allow_private: true}
 routes:
   - {name: placed, stream: ORDERS, subject: orders.*.placed, correlation_key: "{{subject[1]}}", start: {machine: order, state: "{{payload}}"}}
   - {name: items, stream: ORDERS, subject: orders.*.item, correlation_key: "{{subject[1]}}", signal: item}
@@ -31,8 +32,19 @@ routes:
   - {name: notes, stream: ORDERS, subject: orders.*.note, correlation_key: "{{subject[1]}}", signal: note, on_missing: drop, on_terminal: drop}
   - {name: both, stream: ORDERS, subject: orders.*.both, correlation_key: "{{subject[1]}}", signal: item, on_missing: start, start: {machine: order}}
   - {name: imports, stream: ORDERS, subject: orders.*.import, start: {machine: once, partition_key: "{{payload.tenant}}", unique_key: "import-{{subject[1]}}", unique_scope: [runnable, executing, awaiting_signal, done]}}
+  - {name: told, stream: ORDERS, subject: orders.*.told, correlation_key: "{{subject[1]}}", start: {machine: once, notify_url: "{{payload.notify}}"}}
   - {name: audits, stream: AUDITS, subject: audits.>, when: payload.amount > 0, correlation_key: "{{subject[1]}}", signal: audit, on_missing: reject}
   - {name: idle, stream: ORDERS, subject: orders.*.idle, correlation_key: "{{subject[1]}}", signal: item, paused: true}
+machines:
+  - name: claim
+    start: begin
+    remote: {timeout: 10s}
+    updates:
+      - name: decision
+        schema: {type: object, required: [approver], properties: {approver: {type: string}, amount: {type: integer}}}
+        when: "!has(payload.amount) || payload.amount <= 100"
+        reason: more than 100 need the board
+      - {name: review, remote: true, timeout: 5s}
 `
 
 // TestService runs all tests that need the whole on one stack; each has keys of its own.
@@ -42,12 +54,15 @@ func TestService(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}, "AUDITS": {"audits.>"}}, machine, once(t), herald(t))
+	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}, "AUDITS": {"audits.>"}}, machine, once(t), herald(t), approval(t), family(t))
 	for name, test := range map[string]func(*bundle){
 		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Atomic": testAtomic, "List": testList, "ListPages": testListPages, "Projects": testProjects,
 		"Wait": testWait, "Idempotency": testIdempotency, "Inbox": testInbox, "Keys": testKeys, "KeysOfRoute": testKeysOfRoute, "RetryPauseResume": testRetryPauseResume, "Held": testHeld, "DeadLetters": testDeadLetters, "Fates": testFates, "Gone": testGone,
 		"OperateRoutes": testOperateRoutes,
-		"Replay":        testReplay, "ReplayEffect": testReplayEffect,
+		"Children":      testChildren,
+		"Webhooks":      testWebhooks, "WebhooksRetry": testWebhooksRetry,
+		"Updates": testUpdates, "UpdateWaits": testUpdateWaits, "UpdateIsRefused": testUpdateIsRefused, "RemoteValidator": testRemoteValidator, "ValidatorOfWorker": testValidatorOfWorker,
+		"Replay": testReplay, "ReplayEffect": testReplayEffect,
 		"MessageByID": testMessageByID, "NoSuchMessage": testNoSuchMessage, "RoutesTest": testRoutesTest, "BadBodies": testBadBodies, "Discovery": testDiscovery, "LargeAnswers": testLargeAnswers,
 	} {
 		t.Run(name, func(t *testing.T) {

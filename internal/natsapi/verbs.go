@@ -20,6 +20,7 @@ const (
 	VerbInbox       = "inbox"
 	VerbHistory     = "history"
 	VerbEvents      = "events"
+	VerbUpdate      = "update"
 	VerbCancel      = "cancel"
 	VerbRetry       = "retry"
 	VerbPause       = "pause"
@@ -36,6 +37,12 @@ const (
 	VerbRoutesPause  = "routes-pause"
 	VerbRoutesResume = "routes-resume"
 	VerbRoutesRewind = "routes-rewind"
+
+	VerbWebhooks      = "webhooks"
+	VerbWebhook       = "webhook"
+	VerbWebhookRetry  = "webhook-retry"
+	VerbWebhooksRetry = "webhooks-retry"
+	VerbChildren      = "children"
 )
 
 // operation answers a request of a project.
@@ -58,6 +65,17 @@ func operations(a *api.API) map[string]operation {
 			}
 			return a.Signal(ctx, project, r)
 		},
+		VerbUpdate: func(ctx context.Context, project string, h nats.Header, body []byte) (any, error) {
+			var r api.UpdateRequest
+			if err := api.Decode(body, &r); err != nil {
+				return nil, err
+			}
+			if r.IdempotencyKey == "" {
+				r.IdempotencyKey = h.Get(subjects.HeaderIdempotencyKey)
+			}
+			r.Traceparent = h.Get(subjects.HeaderTraceparent)
+			return a.Update(ctx, project, r)
+		},
 		VerbGet:         of(a.Get),
 		VerbList:        of(a.List),
 		VerbInbox:       of(a.Inbox),
@@ -79,6 +97,12 @@ func operations(a *api.API) map[string]operation {
 		VerbRoutesPause:  of(anyProject(a.PauseRoute)),
 		VerbRoutesResume: of(anyProject(a.ResumeRoute)),
 		VerbRoutesRewind: of(anyProject(a.RewindRoute)),
+
+		VerbWebhooks:      of(a.Webhooks),
+		VerbWebhook:       of(a.Webhook),
+		VerbWebhookRetry:  of(a.RetryWebhook),
+		VerbWebhooksRetry: of(a.RetryWebhooks),
+		VerbChildren:      of(a.Children),
 	}
 }
 

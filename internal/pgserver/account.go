@@ -42,6 +42,15 @@ func chooseAccount(data string) (account, error) {
 	return account{}, errors.New("postgres does not run as root, and there is neither a user postgres nor nobody")
 }
 
+// RunAs is the user that server programs run as: nil for ourselves, unless we are root.
+func RunAs() (*syscall.Credential, error) {
+	a, err := chooseAccount("")
+	if err != nil {
+		return nil, err
+	}
+	return a.credential(), nil
+}
+
 func (a account) self() bool { return a.uid == 0 }
 
 func (a account) credential() *syscall.Credential {

@@ -25,6 +25,9 @@ var installations = []string{
 	"/home/linuxbrew/.linuxbrew/opt/postgresql*/bin",
 }
 
+// Programs is the directory of this machine's server programs, which are installed where there are none, as [Install] does.
+func Programs(ctx context.Context) (string, error) { return findPrograms(ctx, true) }
+
 func findPrograms(ctx context.Context, install bool) (string, error) {
 	bin, err := locate(ctx)
 	if err == nil || !install {

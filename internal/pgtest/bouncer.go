@@ -52,7 +52,7 @@ func NewBouncer(t testing.TB, databaseURL string) *Bouncer {
 	if err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
-	program, err := findBouncer()
+	program, err := FindBouncer()
 	switch {
 	case err != nil && os.Getenv("CI") == "true":
 		t.Fatalf("pgtest: %v", err)
@@ -77,8 +77,8 @@ func NewBouncer(t testing.TB, databaseURL string) *Bouncer {
 	return b
 }
 
-// findBouncer also looks where PATH often does not lead.
-func findBouncer() (string, error) {
+// FindBouncer finds the program, also where PATH often does not lead.
+func FindBouncer() (string, error) {
 	for _, name := range []string{"pgbouncer", "/usr/sbin/pgbouncer"} {
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
@@ -210,7 +210,7 @@ func (b *Bouncer) address() string { return net.JoinHostPort("127.0.0.1", strcon
 func (b *Bouncer) Restart() {
 	b.t.Helper()
 	b.proc.kill()
-	program, err := findBouncer()
+	program, err := FindBouncer()
 	for range bouncerTries { // as somebody's outgoing connection, the port may be taken for a moment
 		if err = b.start(program); err == nil {
 			b.take(bouncerSessions)

@@ -242,6 +242,14 @@ var allTouches = []touches{
 		_, err := tx.Fates(f.t.Context(), []Question{{Project: project, Key: "k7", Scope: KeyScope(project, "k7"), Dedup: SignalDedup("x"), Source: &source}})
 		return err
 	})},
+	{"update", 0, 200, func(f *fixture, tx *Store, _ int) func() error {
+		id := f.idsOf("k", 1)[0]
+		return func() error {
+			d, _, err := tx.Update(f.t.Context(), project, KeyScope(project, "k1"), updateOf(id, "i", `1`))
+			return counted(map[bool]int{true: 1}[d.Verdict == Delivered], 1, err)
+		}
+	}},
+	{"forget verdicts", 20, 60, call(func(f *fixture, tx *Store, n int) error { _, err := tx.ForgetVerdicts(f.t.Context()); return err })},
 	{"held", 5, 60, call(func(f *fixture, tx *Store, n int) error {
 		_, err := tx.Held(f.t.Context(), project, "", "", HeldPlace{}, n)
 		return err

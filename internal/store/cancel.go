@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -45,6 +46,8 @@ func (s *Store) Cancel(ctx context.Context, instances []uuid.UUID, reason string
 	return c, err
 }
 
+var cancelOutputs = strings.NewReplacer("{outcomes}", strings.ReplaceAll(insertOutcomes, "$19", "$3"), "{notify}", notifyEnded, "{notified}", notifiedColumns)
+
 // cancelText ($1 ids, $2 reason, $3 statuses to publish) bumps rev and searches nothing: ready rows and timers of these are stale
 // from here on. It locks the ended ones too, whose unique keys the last statement looks at again, and the parents, which never change.
 const cancelText = `
@@ -55,9 +58,9 @@ with /* cancel */ lk as materialized (
 ), u as (
   update pointsman.instances i set live = false, status = 'canceled', rev = i.rev + 1, last_error = coalesce($2, i.last_error), finished_at = now(), updated_at = now()
   from lk where i.id = lk.id and lk.own and i.live
-  returning i.id, i.rev, i.project, i.machine, i.version, i.correlation_key, i.status, i.result, i.last_error, i.finished_at, i.reply_to, i.traceparent, i.step, i.attempt, i.parent_id
+  returning i.id, i.rev, i.project, i.machine, i.version, i.correlation_key, i.status, i.result, i.last_error, i.finished_at, i.reply_to, i.traceparent, i.queue, i.priority, i.parent_id{notified}
 ), hi as (
   insert into pointsman.history (instance_id, rev, step, outcome, attempt) select id, rev, step, 'cancel', attempt from u
 ), ob as ({outcomes}
-)
+){notify}
 select id, parent_id is not null from u`

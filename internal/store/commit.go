@@ -32,6 +32,8 @@ type Outcome struct {
 	Token    uuid.UUID
 	Timed    bool
 	ParentID uuid.UUID // to whom its end is told
+	// Notifies as picked; without it the end of an instance with a URL to be told it is not told.
+	Notifies bool
 	// Keys as picked; none of both costs nothing.
 	PartitionKey string
 	UniqueScope  int16
@@ -101,6 +103,7 @@ type outcomeArrays struct {
 	pubHeaders                          []*string
 	pubBodies                           [][]byte
 	held                                []heldKey
+	notifies                            bool // one of those that end
 }
 
 func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
@@ -119,7 +122,7 @@ func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
 		}
 		switch o.Kind {
 		case OutcomeDone, OutcomeStop:
-			a.ended = append(a.ended, o.ID)
+			a.ended, a.notifies = append(a.ended, o.ID), a.notifies || o.Notifies
 		case OutcomeAwait:
 			a.parked = append(a.parked, o.ID)
 		}
@@ -271,8 +274,10 @@ func (s *Store) commit(a *outcomeArrays, targets []uuid.UUID, g Group, settled *
 		a.tokens, a.ids, a.revs, a.kinds, a.steps, a.states, a.awaits, a.awaitNs, a.delays, a.progress, a.consumed, a.handed, a.handedTo,
 		a.results, a.reasons, a.ran, append(targets, a.ids...), g.Last, g.Publish, a.attempts, a.ahead, g.Ahead.Token, g.Ahead.Worker, g.Ahead.Length, a.wheres,
 	}
-	if len(a.evIDs)+len(a.pubIDs) > 0 {
-		sql = s.text.commitOutputs
+	if len(a.evIDs)+len(a.pubIDs) > 0 || a.notifies {
+		if sql = s.text.commitOutputs; a.notifies {
+			sql = s.text.commitNotify
+		}
 		args = append(args, a.evIDs, a.evRevs, a.evKeys, a.evValues, a.pubIDs, a.pubProjects, a.pubMsgIDs, a.pubSubjects, a.pubHeaders, a.pubBodies, a.pubRevs)
 	}
 	return statement{"commit outcomes", sql, args, func(r pgx.Rows) error {
@@ -364,7 +369,7 @@ with /* commit */ l as materialized (
   from o where i.id = o.id and i.rev = o.rev and i.live and o.token in (select token from l) and (select count(*) from lk) > 0
   returning i.id, i.rev, i.queue, i.priority, i.due_at, i.project, i.machine, i.version, i.correlation_key, i.status, i.result, i.last_error,
     i.finished_at, i.reply_to, i.traceparent, o.kind, o.consumed::bigint[] as consumed, o.ran, o.ran_attempt,
-    (o.kind in ('next', 'release') or (o.kind = 'replay' and o.delay is null)) and not (o.ahead and not i.paused) as runs, o.ahead and not i.paused as ahead
+    (o.kind in ('next', 'release') or (o.kind = 'replay' and o.delay is null)) and not (o.ahead and not i.paused) as runs, o.ahead and not i.paused as ahead{notified}
 ), sg as (
   delete from pointsman.signals where ctid = any(array(
     select y.ctid from (select id, unnest(consumed) as sid from u) x
@@ -388,6 +393,11 @@ with /* commit */ l as materialized (
   select $22::uuid, $23::text, now() + $24::interval, array_agg(id), array_agg(rev) from u where ahead having count(*) > 0
 ){outputs}
 select id, rev - 1, case when runs then queue end, ahead from u`
+
+// commitOf is commitText with what else it writes, and what that needs of the instances.
+func commitOf(outputs, columns string) string {
+	return strings.NewReplacer("{outputs}", outputs, "{notified}", columns).Replace(commitText)
+}
 
 // insertOutcomes publishes the ends in u, to the outcome subject and to whom the start named.
 const insertOutcomes = `

@@ -31,6 +31,11 @@ func SignalDedup(key string) uuid.UUID { return hash([]byte(key)) }
 // StartDedup is the ledger's form of a start's dedup key: a start and a signal made from one message do not collide.
 func StartDedup(key string) uuid.UUID { return hash([]byte("start"), []byte(key)) }
 
+// UpdateDedup is the ledger's form of an update's idempotency key: it does not collide with that of a signal, or of another update.
+func UpdateDedup(name, key string) uuid.UUID {
+	return hash([]byte("update"), []byte(name), []byte(key))
+}
+
 // SignalHash tells a conflict from a duplicate.
 func SignalHash(kind, name string, body []byte) uuid.UUID {
 	return hash([]byte(kind), []byte(name), body)

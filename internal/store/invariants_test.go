@@ -21,7 +21,8 @@ create function pointsman.reset() returns void language plpgsql as $$ begin
 delete from pointsman.instances; delete from pointsman.ready; delete from pointsman.leases; delete from pointsman.timers; delete from pointsman.signals;
 delete from pointsman.ledger; delete from pointsman.held; delete from pointsman.outbox; delete from pointsman.history; delete from pointsman.events;
 delete from pointsman.running_keys; delete from pointsman.waiters; delete from pointsman.unique_keys; delete from pointsman.routes;
-delete from pointsman.departed; update pointsman.departed_to set finished_at = '-infinity';
+delete from pointsman.verdicts; delete from pointsman.departed; update pointsman.departed_to set finished_at = '-infinity';
+delete from pointsman.webhook_deliveries; delete from pointsman.triggers;
 delete from pointsman.witness; delete from pointsman.accepted; perform setval('pointsman.signal_ids', 1000);
 delete from pointsman.triggers; delete from pointsman.held_events; delete from pointsman.quotas; delete from pointsman.webhook_deliveries; delete from pointsman.told;
 end $$;

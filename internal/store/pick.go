@@ -39,6 +39,7 @@ type Work struct {
 	TimedOut       bool
 	WaitCanceled   bool
 	Timed          bool // its await had a deadline, or it was delayed: a timer is left to be dropped
+	Notifies       bool // its end is told to a URL
 	Awaits         []string
 	State          []byte
 	LastError      string
@@ -170,7 +171,7 @@ func scanWork(r pgx.Rows, out *[]Work) (t turn, err error) {
 		return turn{int(values[0].(int32)), values[1].(bool), values[2].(bool), int(values[3].(int32))}, nil
 	}
 	err = r.Scan(&t.taken, &t.keyed, &t.again, &t.unguarded, &w.ID, &w.Rev, &w.Token, &w.Project, &w.Machine, &w.Version, &w.Step, &key, &partition, &unique, &w.UniqueScope,
-		&w.Queue, &w.Priority, &w.Attempt, &w.Uncounted, &w.Visit, &w.TimedOut, &w.WaitCanceled, &w.Timed, &w.Awaits, &lastError, &trace, &w.InsertedAt, &parent, &w.ReadyAt, &state,
+		&w.Queue, &w.Priority, &w.Attempt, &w.Uncounted, &w.Visit, &w.TimedOut, &w.WaitCanceled, &w.Timed, &w.Notifies, &w.Awaits, &lastError, &trace, &w.InsertedAt, &parent, &w.ReadyAt, &state,
 		&sig.id, &sig.kind, &sig.name, &sig.payload, &sig.dedup, &sig.trace, &sig.at, &sig.unmet)
 	if err != nil {
 		return t, err
@@ -236,14 +237,14 @@ with {recursive}/* pick */ r as materialized (
       when i.partition_key is not null or ` + pickMoves + ` then 'keyed' else 'run' end as fate,
     case when r.solo then md5($3::uuid::text || r.instance_id)::uuid else $3::uuid end as token,
     coalesce(i.project, r.project) as project, i.machine, i.version, i.step, i.correlation_key, coalesce(i.partition_key, r.key) as partition_key, i.unique_key, i.unique_scope, i.attempt, i.uncounted, i.visit, i.timed_out, i.wait_canceled,
-    i.due_at, i.awaits, i.await_where, i.last_error, i.traceparent, i.inserted_at, i.parent_id, i.state
+    i.due_at, i.notify_url is not null as notifies, i.awaits, i.await_where, i.last_error, i.traceparent, i.inserted_at, i.parent_id, i.state
   from r left join pointsman.instances i on i.id = r.instance_id
 ), {keys}, l as (
   insert into pointsman.leases (token, worker, expires_at, ids, revs, alone)
   select token, $5, now() + $6::interval, array_agg(instance_id), array_agg(rev), $2 like '~%' from c where {runs} group by token
 )
 select t.*, c.instance_id, c.rev, c.token, c.project, c.machine, c.version, c.step, c.correlation_key, c.partition_key, c.unique_key, c.unique_scope,
-  c.queue, c.priority, c.attempt, c.uncounted, c.visit, c.timed_out, c.wait_canceled, c.due_at is not null, c.awaits, c.last_error, c.traceparent, c.inserted_at, c.parent_id, c.run_at,
+  c.queue, c.priority, c.attempt, c.uncounted, c.visit, c.timed_out, c.wait_canceled, c.due_at is not null, c.notifies, c.awaits, c.last_error, c.traceparent, c.inserted_at, c.parent_id, c.run_at,
   case when coalesce(s.n = 1, true) then c.state end, ` + inboxColumns + `, case when c.await_where is not null then not ` + passes("c.await_where") + ` end
 from (select (select count(*)::int from r), exists (select from c where {keyed}), {turn}) t(taken, keyed, again, unguarded)
 left join c on {runs} left join lateral (

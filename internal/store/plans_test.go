@@ -33,7 +33,9 @@ insert into pointsman.history (instance_id, rev, attempt, step, outcome) select 
 insert into pointsman.events (instance_id, key, rev, value) select id, 'e', 1, '{}' from pointsman.instances;
 insert into pointsman.verdicts (scope, dedup, hash, verdict) select id, id, id, '{}' from pointsman.instances;
 insert into pointsman.departed (instance_id, due, scope, project) select id, now(), scope, 'p' from pointsman.instances;
-` + crowdOfTriggers
+` + crowdOfTriggers + `
+insert into pointsman.webhook_deliveries (project, source, source_id, url, type, body, status) select 'p', 'trigger', id, 'https://h' || ascii(id::text) || '/', 't', '{}', s from pointsman.triggers, unnest('{pending,delivered,failed}'::text[]) s;
+`
 
 // plan is a node of EXPLAIN (FORMAT JSON).
 type plan struct {
@@ -89,10 +91,22 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "resume": x.resume, "unserved": x.unserved,
 		"fates": x.fates, "vanished": x.vanished, "traces": x.traces, "note dropped": x.noteDropped, "forget dropped": x.forgetDropped,
 	}
+	for name, sql := range map[string]string{
+		"judged": x.judged, "keep verdict": x.keepVerdict, "forget verdicts": x.forgetVerdicts, "update taken": x.updateTaken, "set event": x.setEvent,
+	} {
+		statements[name] = sql
+	}
+	for name, sql := range map[string]string{
+		"commit that notifies": x.commitNotify, "add deliveries": x.addDeliveries, "claim deliveries": x.claimDeliveries, "next delivery": x.nextDelivery,
+		"record deliveries": x.recordDeliveries, "give up deliveries": x.giveUpDeliveries, "retire deliveries": x.retireDeliveries,
+		"list deliveries": x.listDeliveries, "delivery": x.deliveryByID, "retry deliveries": x.retryDeliveries,
+	} {
+		statements[name] = sql
+	}
 	for _, filled := range []bool{false, true} {
 		if filled {
 			f.exec(crowd)
-			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys, pointsman.history, pointsman.events, pointsman.verdicts, pointsman.departed, pointsman.triggers, pointsman.held_events, pointsman.quotas, pointsman.webhook_deliveries`)
+			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys, pointsman.history, pointsman.events, pointsman.verdicts, pointsman.departed, pointsman.triggers, pointsman.webhook_deliveries, pointsman.held_events, pointsman.quotas`)
 		}
 		for name, sql := range statements {
 			checkPlan(t, conn, fmt.Sprintf("%s, tables filled: %t", name, filled), sql)
@@ -136,5 +150,5 @@ var (
 	// small tables may be read whole.
 	small = map[string]bool{"machines": true, "workers": true, "relays": true, "outbox_shards": true, "departed_to": true}
 	// inOrder are read from their beginning, up to a limit.
-	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "triggers_due": true, "held_events_expiry": true, "triggers_ended": true}
+	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "verdicts_at": true, "webhook_deliveries_next": true, "triggers_due": true, "held_events_expiry": true, "triggers_ended": true}
 )

@@ -108,7 +108,7 @@ func TestPooler(t *testing.T) {
 }
 
 func everyStatement(t *testing.T, f *fixture) {
-	must(struct{}{}, f.Register(t.Context(), []Machine{{machine, 1, "begin", "default"}}))(t)
+	must(struct{}{}, f.Register(t.Context(), []Machine{{Name: machine, Version: 1, Start: "begin", Queue: "default"}}))(t)
 	hour := time.Hour
 	f.slow(sourced(signal("k", "pay", "held"), 1))
 	id := f.started("k")[0]

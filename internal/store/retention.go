@@ -73,9 +73,6 @@ with /* retire */ gone as materialized (
   delete from pointsman.events where instance_id = any((select ids from ids)::uuid[])
 ), sg as (
   delete from pointsman.signals where instance_id = any((select ids from ids)::uuid[])
-), vd as (
-  delete from pointsman.verdicts where ctid = any(array(
-    select ctid from pointsman.verdicts where scope = any((select ids from ids)::uuid[]) for update skip locked))
 ), tm as (
   delete from pointsman.timers where ctid = any(array(
     select ctid from pointsman.timers where instance_id = any((select ids from ids)::uuid[]) for update skip locked))
@@ -159,7 +156,7 @@ with /* forget */ d as materialized (
 )
 select (select count(*) from gone)::int, (select count(*) from done) = 100 or exists (select from partly) or (select count(*) from starts) = 1000`
 
-// NextRetired is how long it is until there is something for Retire, Note or Forget, at most limit.
+// NextRetired is how long it is until there is something for Retire, Note, Forget or ForgetVerdicts, at most limit.
 func (s *Store) NextRetired(ctx context.Context, instances, dedup, limit time.Duration) (time.Duration, error) {
 	wait := limit
 	err := s.together(ctx, statement{"next retired", s.text.nextRetired, []any{instances, dedup, limit}, func(r pgx.Rows) error { return r.Scan(&wait) }})
@@ -171,6 +168,7 @@ const nextRetiredText = `
 select /* next retired */ least(now() + $3::interval,
   (select finished_at from pointsman.instances where not live order by finished_at, id limit 1) + $1::interval,
   (select due from pointsman.departed order by due limit 1),
+  (select at from pointsman.verdicts order by at limit 1) + ` + verdictsKept + `,
   case when $2::interval < $1::interval then (
     select i.finished_at from pointsman.departed_to m cross join lateral (
       select i.finished_at from pointsman.instances i where not i.live and (i.finished_at, i.id) > (m.finished_at, m.instance_id)

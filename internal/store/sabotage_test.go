@@ -16,7 +16,7 @@ func TestSabotage(t *testing.T) {
 	for _, sc := range scenarios() {
 		byName[sc.name] = sc
 	}
-	for _, sab := range slices.Concat(sabotages(), familySabotages(), triggerSabotages()) {
+	for _, sab := range slices.Concat(sabotages(), familySabotages(), webhookSabotages(), triggerSabotages()) {
 		t.Run(sab.name, func(t *testing.T) {
 			t.Parallel()
 			e := <-free
@@ -176,5 +176,9 @@ func sabotages() []sabotage {
 		{"ledgers go while their instance is retried", edits(func(t *texts) *string { return &t.forget }, "i.live or i.finished_at > now() - $1::interval", "$1::interval is null"), []string{"forgetting / retry"}},
 		{"forgetting locks no instance", edits(func(t *texts) *string { return &t.forget }, " for no key update skip locked\n), todo", "\n), todo"), []string{"forgetting / retry"}},
 		{"forgetting takes all that is in the scope", edits(func(t *texts) *string { return &t.forget }, "l.instance_id = any(s.ids) as own", "true as own"), []string{"forgetting / deliver to the next of the key"}},
+		{"a verdict gives way to a later one", edits(func(t *texts) *string { return &t.keepVerdict }, "on conflict do nothing", "on conflict (scope, dedup) do update set verdict = excluded.verdict"), []string{"update / refusal, one key"}},
+		{"set event does not lock its instance", edits(func(t *texts) *string { return &t.setEvent }, "(select count(*) from l) > 0 for no key update", "(select count(*) from l) > 0"), []string{"set event / part of a commit"}},
+		{"set event looks at its lease alone", edits(func(t *texts) *string { return &t.setEvent }, "rev = $3", "$3::int is not null"), []string{"set event / part of a commit"}},
+		{"set event looks at no lease", edits(func(t *texts) *string { return &t.setEvent }, " and (select count(*) from l) > 0", ""), []string{"set event under a lease that is gone"}},
 	}
 }

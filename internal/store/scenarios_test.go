@@ -32,6 +32,8 @@ func scenarios() (all []scenario) {
 	all = append(all, triggerScenarios()...)
 	all = append(all, joining()...)
 	all = append(all, conditions()...)
+	all = append(all, updateScenarios()...)
+	all = append(all, webhooks()...)
 	return all
 }
 

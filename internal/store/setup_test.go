@@ -212,7 +212,7 @@ func (f *fixture) picked() Work {
 // outcome is what the step of w came to.
 func outcome(w Work, kind string) Outcome {
 	return Outcome{
-		ID: w.ID, Project: w.Project, Rev: w.Rev, Token: w.Token, Timed: w.Timed, PartitionKey: w.PartitionKey, UniqueScope: w.UniqueScope, Kind: kind, Ran: w.Step, Attempt: w.Attempt,
+		ID: w.ID, Project: w.Project, Rev: w.Rev, Token: w.Token, Timed: w.Timed, PartitionKey: w.PartitionKey, UniqueScope: w.UniqueScope, Notifies: w.Notifies, Kind: kind, Ran: w.Step, Attempt: w.Attempt,
 		Progress: kind == OutcomeNext || kind == OutcomeDone,
 	}
 }

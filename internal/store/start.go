@@ -21,6 +21,7 @@ type NewInstance struct {
 	State          []byte // JSON
 	RunAt          *time.Time
 	ReplyTo        string
+	NotifyURL      string // is told of the end
 	Traceparent    string
 	PartitionKey   string
 	UniqueKey      string
@@ -146,7 +147,7 @@ func splitStarts(project string, ns []NewInstance) (first, again []int) {
 func startArgs(project string, ns []NewInstance) []any {
 	n := len(ns)
 	instances, scopes, dedups, hashes, sources := make([]uuid.UUID, n), make([]uuid.UUID, n), make([]*uuid.UUID, n), make([]*uuid.UUID, n), make([]*uuid.UUID, n)
-	keys, replies, traces := make([]*string, n), make([]*string, n), make([]*string, n)
+	keys, replies, traces, notify := make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
 	partitions, uniques, uniqueScopes := make([]*string, n), make([]*string, n), make([]int16, n)
 	machines, steps, queues, states := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	versions, priorities, runAts := make([]int32, n), make([]int16, n), make([]*time.Time, n)
@@ -160,7 +161,7 @@ func startArgs(project string, ns []NewInstance) []any {
 			dedup := StartDedup(in.DedupKey)
 			dedups[i], hashes[i] = &dedup, &in.Hash
 		}
-		keys[i], replies[i], traces[i] = optional(in.CorrelationKey), optional(in.ReplyTo), optional(in.Traceparent)
+		keys[i], replies[i], traces[i], notify[i] = optional(in.CorrelationKey), optional(in.ReplyTo), optional(in.Traceparent), optional(in.NotifyURL)
 		partitions[i], uniques[i], uniqueScopes[i] = optional(in.PartitionKey), optional(in.UniqueKey), in.UniqueScope
 		machines[i], steps[i], queues[i], states[i] = in.Machine, in.Step, in.Queue, jsonText(in.State)
 		versions[i], priorities[i], runAts[i] = int32(in.Version), in.Priority, in.RunAt
@@ -170,13 +171,13 @@ func startArgs(project string, ns []NewInstance) []any {
 	}
 	return []any{
 		project, instances, keys, scopes, machines, versions, steps, queues, priorities, states, runAts, replies, traces, dedups, hashes, sources,
-		partitions, uniques, uniqueScopes, rechecks, settles, parents,
+		partitions, uniques, uniqueScopes, rechecks, settles, parents, notify,
 	}
 }
 
 // startText ($1 project; arrays: $2 ids, $3 keys, $4 scopes, $5 machines, $6 versions, $7 steps, $8 queues, $9 priorities, $10
 // states, $11 run at, $12 reply to, $13 traceparents, $14 dedups, $15 hashes, $16 sources, $17 partition keys, $18
-// unique keys, $19 unique scopes, $20 whether the source is to be looked for among signals, $21 whether a taken one is settled, $22 parents). Under the locks of the
+// unique keys, $19 unique scopes, $20 whether the source is to be looked for among signals, $21 whether a taken one is settled, $22 parents, $23 URLs to be told). Under the locks of the
 // scopes what it reads of keys, ledger and hold stands; the same key twice in one batch is decided by the index. Whose unique key another
 // has does not start; nobody may have it any more when this looks, or only one of this batch that does not start either: then it is for
 // another turn, and the ledger must not know it yet. A known source is a duplicate, whatever its message says now: among starts it is
@@ -184,10 +185,10 @@ func startArgs(project string, ns []NewInstance) []any {
 const startText = `
 with /* start */ inp as materialized (
   select * from unnest($2::uuid[], $3::text[], $4::uuid[], $5::text[], $6::int[], $7::text[], $8::text[], $9::smallint[], $10::text[], $11::timestamptz[],
-    $12::text[], $13::text[], $14::uuid[], $15::uuid[], $16::uuid[], $17::text[], $18::text[], $19::smallint[], $20::boolean[], $21::boolean[], $22::uuid[])
-    with ordinality t(id, key, scope, machine, version, step, queue, priority, state, run_at, reply_to, traceparent, dedup, hash, source, pkey, ukey, uscope, recheck, settles, parent, ord)
+    $12::text[], $13::text[], $14::uuid[], $15::uuid[], $16::uuid[], $17::text[], $18::text[], $19::smallint[], $20::boolean[], $21::boolean[], $22::uuid[], $23::text[])
+    with ordinality t(id, key, scope, machine, version, step, queue, priority, state, run_at, reply_to, traceparent, dedup, hash, source, pkey, ukey, uscope, recheck, settles, parent, notify_url, ord)
 ), c as materialized (
-  select inp.id, inp.key, inp.scope, inp.machine, inp.priority, inp.state, inp.run_at, inp.reply_to, inp.traceparent, inp.dedup, inp.hash, inp.source, inp.pkey, inp.ukey, inp.uscope, inp.settles, inp.parent, inp.ord,
+  select inp.id, inp.key, inp.scope, inp.machine, inp.priority, inp.state, inp.run_at, inp.reply_to, inp.traceparent, inp.dedup, inp.hash, inp.source, inp.pkey, inp.ukey, inp.uscope, inp.settles, inp.parent, inp.notify_url, inp.ord,
     coalesce(nullif(inp.version, 0), m.version, 1) as version, coalesce(nullif(inp.step, ''), m.start, '') as step,
     coalesce(nullif(inp.queue, ''), m.queue, 'default') as queue,
     l.instance_id as dup, l.hash is distinct from inp.hash as differs, i.id as holder, u.instance_id as owner, inp.ukey is not null and inp.uscope & 1 <> 0 and u.instance_id is distinct from inp.id as barred
@@ -208,9 +209,9 @@ with /* start */ inp as materialized (
   left join pointsman.unique_keys u on u.project = $1 and u.key = inp.ukey
 ), ins as (
   insert into pointsman.instances (id, project, machine, version, queue, priority, correlation_key, scope, step, state, delayed, due_at, run_at, reply_to, traceparent,
-    partition_key, unique_key, unique_scope, parent_id)
+    partition_key, unique_key, unique_scope, parent_id, notify_url)
   select id, $1, machine, version, queue, priority, key, scope, step, state::jsonb, coalesce(run_at > now(), false), case when run_at > now() then run_at end, run_at, reply_to, traceparent,
-    pkey, ukey, uscope, parent
+    pkey, ukey, uscope, parent, notify_url
   from c where dup is null and holder is null and not barred order by ord
   on conflict do nothing
   returning id, project, scope, correlation_key, queue, priority, delayed, due_at

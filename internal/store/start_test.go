@@ -16,7 +16,7 @@ func deduped(n NewInstance, dedup string) NewInstance {
 func TestStart(t *testing.T) {
 	t.Parallel()
 	f := setup(t)
-	must(struct{}{}, f.Register(t.Context(), []Machine{{machine, 1, "one", "default"}, {machine, 2, "two", "default"}}))(t)
+	must(struct{}{}, f.Register(t.Context(), []Machine{{Name: machine, Version: 1, Start: "one", Queue: "default"}, {Name: machine, Version: 2, Start: "two", Queue: "default"}}))(t)
 	later := time.Now().Add(time.Hour)
 	named, newest, unknown, delayed := newInstance("k1"), newInstance(""), newInstance(""), newInstance("")
 	named.ReplyTo, named.Traceparent, named.Priority = "inbox.1", "00-1", 7

@@ -27,13 +27,19 @@ type texts struct {
 	hasty, tablesLocked                                                                                      string
 	apiKey, insertKey, revokeKey, listKeys, anyKey, listWorkers, listQueues, countLive, countEnded           string
 	standStill, age, readyLanes                                                                              string
+	wakeParents, tellParents, tellMissed, tellUnstarted, children, checkPath                                 string
+	judged, keepVerdict, forgetVerdicts, updateTaken, validated, setEvent                                    string
+
+	commitNotify                                         string
+	addDeliveries, claimDeliveries, nextDelivery         string
+	recordDeliveries, giveUpDeliveries, retireDeliveries string
+	listDeliveries, deliveryByID, retryDeliveries        string
 
 	trigger, triggersByID, triggerStandings, listTriggers, listTriggersOf, triggerCounts        string
 	lookNew, createTriggers, carryMissed, makeQuotas, lockQuotas, countTriggers, saveQuotas     string
 	endTriggers, sweepTriggers, triggersDue, tell, endedWith, revive                            string
 	lookEvents, noteEvents, holdEvents, adoptEvents, expireHeldEvents, resolveEvents, lockGroup string
 	triggersWithPrefix, purgeTriggers, countPurge, triggerProjects                              string
-	wakeParents, tellParents, tellMissed, tellUnstarted, children, checkPath                    string
 }
 
 func newTexts(q func(string) string) texts {
@@ -46,11 +52,11 @@ func newTexts(q func(string) string) texts {
 		recheck: q(recheckText), keysOf: q(keysOfText),
 		start: q(startText), nobodyKey: q(nobodyKey.Replace(nobodyText)), nobodyID: q(nobodyID.Replace(nobodyText)), hold: q(holdText),
 		pick: q(pickPlain.Replace(pickText)), pickKeyed: q(pickKeyed.Replace(pickText)), longInbox: q(longInboxText), inboxAhead: q(inboxAheadText), extend: q(extendText),
-		commit: q(strings.Replace(commitText, "{outputs}", "", 1)), commitOutputs: q(strings.Replace(commitText, "{outputs}", commitOutputs, 1)),
+		commit: q(commitOf("", "")), commitOutputs: q(commitOf(commitOutputs, "")),
 		clearEnded: q(clearEndedText), dropTimers: q(dropTimersText), resolve: q(resolveText), deadLetters: q(deadLettersText),
 		release: q(releaseText), promote: q(promoteText), guard: q(guardText), giveBack: q(giveBackText),
 		sweepTimers: q(sweepTimersText), anyExpired: q(anyExpiredText), sweepLeases: q(sweepLeasesText), expireHeld: q(expireHeldText), nextDue: q(nextDueText),
-		cancel: q(strings.Replace(cancelText, "{outcomes}", strings.ReplaceAll(insertOutcomes, "$19", "$3"), 1)),
+		cancel: q(cancelOutputs.Replace(cancelText)),
 		retry:  q(retryText), pause: q(strings.Replace(pauseText, "{noted}", noted("pause"), 1)), resume: q(strings.Replace(resumeText, "{noted}", noted("resume"), 1)),
 		register: q(registerText),
 		retire:   q(retireText), letGo: q(letGoText), note: q(noteText), forget: q(forgetText), nextRetired: q(nextRetiredText),
@@ -80,5 +86,11 @@ func newTexts(q func(string) string) texts {
 		triggersWithPrefix: q(triggersWithPrefixText), purgeTriggers: q(purgeTriggersText), countPurge: q(countPurgeText), triggerProjects: q(triggerProjectsText),
 		wakeParents: q(wakeParentsText), tellParents: q(tellParentsText), tellMissed: q(tellMissedText), tellUnstarted: q(tellUnstartedText),
 		children: q(childrenText), checkPath: q(checkPathText),
+		judged: q(judgedText), keepVerdict: q(keepVerdictText), forgetVerdicts: q(forgetVerdictsText), updateTaken: q(updateTakenText), validated: q(validatedText), setEvent: q(setEventText),
+
+		commitNotify: q(commitOf(commitOutputs+notifyEnded, notifiedColumns)), addDeliveries: q(addDeliveriesText),
+		claimDeliveries: q(claimDeliveriesText), nextDelivery: q(nextDeliveryText),
+		recordDeliveries: q(recordDeliveriesText), giveUpDeliveries: q(giveUpDeliveriesText), retireDeliveries: q(retireDeliveriesText),
+		listDeliveries: q(listDeliveriesText), deliveryByID: q(deliveryByIDText), retryDeliveries: q(retryDeliveriesText),
 	}
 }

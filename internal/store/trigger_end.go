@@ -37,6 +37,7 @@ type EndedTrigger struct {
 	Status   string
 	SignalID int64    // of the event in the inbox; 0: no instance
 	Queues   []string // that have more to do for it
+	Notifies bool     // a webhook is due
 }
 
 // EndTriggers ends those of the triggers that still wait: whichever of an event, a timeout and a cancel locks a trigger first decides it.
@@ -50,10 +51,7 @@ func (s *Store) endTriggers(ctx context.Context, sql string, ends []TriggerEnd) 
 	if len(ends) == 0 {
 		return nil, nil
 	}
-	a, err := newEndArrays(ends)
-	if err != nil {
-		return nil, err
-	}
+	a := newEndArrays(ends)
 	var delivered []uuid.UUID
 	at := map[uuid.UUID]int{} // of the last ended of each instance
 	err = s.each(ctx, "end triggers", sql, func(r pgx.Rows) error {
@@ -62,7 +60,7 @@ func (s *Store) endTriggers(ctx context.Context, sql string, ends []TriggerEnd) 
 		var signal *int64
 		var queue *string
 		var moved bool
-		if err := r.Scan(&e.ID, &e.Project, &e.Source, &e.Status, &instance, &signal, &queue, &moved); err != nil {
+		if err := r.Scan(&e.ID, &e.Project, &e.Source, &e.Status, &instance, &signal, &queue, &moved, &e.Notifies); err != nil {
 			return err
 		}
 		if queue != nil {
@@ -92,7 +90,7 @@ func (s *Store) endTriggers(ctx context.Context, sql string, ends []TriggerEnd) 
 
 // endArrays are ends as columns.
 type endArrays struct {
-	ids, hooks                      []uuid.UUID
+	ids                             []uuid.UUID
 	instances                       []*uuid.UUID
 	statuses, payloads              []string
 	at                              []*int64 // of payloads, from 1
@@ -101,15 +99,11 @@ type endArrays struct {
 }
 
 // newEndArrays sends a payload once, however many triggers it is for.
-func newEndArrays(ends []TriggerEnd) (*endArrays, error) {
+func newEndArrays(ends []TriggerEnd) *endArrays {
 	a := &endArrays{payloads: []string{}}
 	var last []byte
 	for i := range ends {
 		e := &ends[i]
-		hook, err := uuid.NewV7()
-		if err != nil {
-			return nil, err
-		}
 		var at *int64
 		if e.Payload != nil {
 			if !samePlace(last, e.Payload) {
@@ -118,7 +112,7 @@ func newEndArrays(ends []TriggerEnd) (*endArrays, error) {
 			n := int64(len(a.payloads))
 			at = &n
 		}
-		a.ids, a.instances, a.statuses, a.hooks = append(a.ids, e.ID), append(a.instances, optionalID(e.InstanceID)), append(a.statuses, e.Status), append(a.hooks, hook)
+		a.ids, a.instances, a.statuses = append(a.ids, e.ID), append(a.instances, optionalID(e.InstanceID)), append(a.statuses, e.Status)
 		a.at, a.sentBy, a.errors = append(a.at, at), append(a.sentBy, optional(e.SentBy)), append(a.errors, optional(e.Error))
 		var scope, dedup, hash, source *uuid.UUID
 		if m := e.Message; m != nil {
@@ -126,24 +120,24 @@ func newEndArrays(ends []TriggerEnd) (*endArrays, error) {
 		}
 		a.scopes, a.dedups, a.hashes, a.sources = append(a.scopes, scope), append(a.dedups, dedup), append(a.hashes, hash), append(a.sources, source)
 	}
-	return a, nil
+	return a
 }
 
 // samePlace says whether both are one place in memory.
 func samePlace(a, b []byte) bool { return len(a) == len(b) && len(a) > 0 && &a[0] == &b[0] }
 
 func (a *endArrays) args() []any {
-	return []any{a.ids, a.instances, a.statuses, a.at, a.sentBy, a.errors, a.payloads, a.hooks, a.scopes, a.dedups, a.hashes, a.sources}
+	return []any{a.ids, a.instances, a.statuses, a.at, a.sentBy, a.errors, a.payloads, a.scopes, a.dedups, a.hashes, a.sources}
 }
 
-// endTriggersText (arrays: $1 ids, $2 instances, $3 statuses, $4 which payload, $5 who sent it, $6 errors, $7 payloads, $8 ids of webhooks; of
-// the message $9 scopes, $10 dedups, $11 hashes, $12 sources) locks the instances, then the triggers that still wait: both locks stand in
+// endTriggersText (arrays: $1 ids, $2 instances, $3 statuses, $4 which payload, $5 who sent it, $6 errors, $7 payloads; of
+// the message $8 scopes, $9 dedups, $10 hashes, $11 sources) locks the instances, then the triggers that still wait: both locks stand in
 // for what is read under them. A busy instance, or a paused one, is told at its next park of the same visit: missed_visit. A sweep
 // takes what nobody has locked.
-const endTriggersText = `
+var endTriggersText = `
 with /* end triggers */ inp as materialized (
-  select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[], $5::text[], $6::text[], $8::uuid[], $9::uuid[], $10::uuid[], $11::uuid[], $12::uuid[])
-    t(id, instance_id, status, p, sent_by, error, hook, scope, dedup, hash, source)
+  select * from unnest($1::uuid[], $2::uuid[], $3::text[], $4::bigint[], $5::text[], $6::text[], $8::uuid[], $9::uuid[], $10::uuid[], $11::uuid[])
+    t(id, instance_id, status, p, sent_by, error, scope, dedup, hash, source)
 ), li as materialized (
   select i.id, i.live, i.visit, i.parked and not i.paused as sleeps, i.awaits from pointsman.instances i
   where i.id = any($2) order by i.id for no key update{skip}
@@ -157,10 +151,10 @@ with /* end triggers */ inp as materialized (
     missed_visit = case when x.status <> 'received' and x.live and not x.sleeps and 'event/' || t.event_key = any(x.awaits) then x.visit end
   from (select inp.*, li.live, li.visit, li.sleeps, li.awaits from inp left join li on li.id = inp.instance_id) x
   where t.id = any(array(select id from lt)) and t.id = x.id
-  returning t.*, x.live, x.sleeps, x.awaits, x.hook, x.scope, x.dedup, x.hash, x.source
+  returning t.*, x.live, x.sleeps, x.awaits, x.scope, x.dedup, x.hash, x.source
 ), e as materialized (
   select case when status = 'received' and live then nextval('pointsman.signal_ids') end as sid, u.* from (
-    select id, project, source_type, status, live, instance_id, event_key, sent_by, response_payload from u order by id) u
+    select id, project, source_type, status, live, instance_id, event_key, sent_by, response_payload, notify_status from u order by id) u
 ), sig as (
   insert into pointsman.signals (instance_id, id, kind, name, payload, dedup_key, sent_by)
   select instance_id, sid, 'event', event_key, coalesce(response_payload, 'null'), id::text, sent_by from e where sid is not null
@@ -178,10 +172,10 @@ with /* end triggers */ inp as materialized (
 ), rdy as (
   insert into pointsman.ready (queue, priority, instance_id, rev) select queue, priority, id, rev from woken
 ), hooks as (
-  insert into pointsman.webhook_deliveries (id, project, source, source_id, url, type, body)
-  select hook, project, 'trigger', id, notify_url, '` + ReceivedWebhook + `', ` + triggerJSON + ` from u where notify_status = 'pending'
+  insert into pointsman.webhook_deliveries (project, source, source_id, url, type, body)
+  select project, 'trigger', id, notify_url, '` + ReceivedWebhook + `', ` + triggerJSON + ` from u where notify_status = 'pending'
 )
-select e.id, e.project, e.source_type, e.status, e.instance_id, e.sid, w.queue, coalesce(w.moved, false)
+select e.id, e.project, e.source_type, e.status, e.instance_id, e.sid, w.queue, coalesce(w.moved, false), coalesce(e.notify_status = 'pending', false)
 from e left join woken w on w.id = e.instance_id`
 
 // endNow waits for locks; endSwept leaves what is locked for the next time.
@@ -194,18 +188,13 @@ var (
 const ReceivedWebhook = "trigger.received"
 
 // triggerJSON is the body of a webhook, with the trigger as requests show it.
-const triggerJSON = `jsonb_build_object('type', '` + ReceivedWebhook + `', 'timestamp', ` + jsonTime + `received_at` + jsonTimeEnd + `, 'data', jsonb_build_object(
+var triggerJSON = `json_build_object('type', '` + ReceivedWebhook + `', 'timestamp', ` + jsonTime("received_at") + `, 'data', json_build_object(
     'id', id, 'event_key', event_key, 'project_id', project, 'source_type', source_type, 'trigger_type', trigger_type, 'instance_id', instance_id, 'step', step,
     'workflow_run_id', case when source_type = 'workflow_step' then instance_id end, 'workflow_step_run_id', case when source_type = 'workflow_step' then step end,
     'job_run_id', case when source_type = 'job_run' then instance_id end, 'status', status, 'timeout_secs', timeout_secs,
-    'request_payload', request_payload, 'response_payload', response_payload, 'requested_at', ` + jsonTime + `requested_at` + jsonTimeEnd + `,
-    'received_at', ` + jsonTime + `received_at` + jsonTimeEnd + `, 'expires_at', ` + jsonTime + `expires_at` + jsonTimeEnd + `, 'error', error, 'notify_url', notify_url,
+    'request_payload', request_payload, 'response_payload', response_payload, 'requested_at', ` + jsonTime("requested_at") + `,
+    'received_at', ` + jsonTime("received_at") + `, 'expires_at', ` + jsonTime("expires_at") + `, 'error', error, 'notify_url', notify_url,
     'notify_status', notify_status, 'event_emit_key', event_emit_key, 'sent_by', sent_by))`
-
-const (
-	jsonTime    = `to_char(`
-	jsonTimeEnd = ` at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
-)
 
 // SweepTriggers ends at most n triggers whose time has come: a sleep has what it waited for, another has timed out.
 func (s *Store) SweepTriggers(ctx context.Context, n int) (ended []EndedTrigger, more bool, err error) {

@@ -68,8 +68,8 @@ const (
 	byNow    = "now() - interval '1 s'"
 )
 
-// telling notes which triggers their caller was told to have ended.
-func telling(ctx context.Context, s *Store, ended []EndedTrigger) error {
+// tellingEnds notes which triggers their caller was told to have ended.
+func tellingEnds(ctx context.Context, s *Store, ended []EndedTrigger) error {
 	for _, e := range ended {
 		rows, err := s.db.Query(ctx, "insert into told values ($1, $2)", e.ID, e.Status)
 		if err != nil {
@@ -105,7 +105,7 @@ func creating(maxActive int, n NewTrigger) op {
 			if err != nil {
 				return err
 			}
-			return telling(ctx, tx, ended)
+			return tellingEnds(ctx, tx, ended)
 		})
 	}
 }
@@ -131,7 +131,7 @@ func sendingEvents(sends ...EventSend) op {
 					return fmt.Errorf("verdict %d on the event %s", d.Verdict, sends[i].Key)
 				}
 			}
-			return telling(ctx, tx, ended)
+			return tellingEnds(ctx, tx, ended)
 		})
 	}
 }
@@ -156,7 +156,7 @@ func endingAll(ctx context.Context, s *Store, ends []TriggerEnd) error {
 		if err != nil {
 			return err
 		}
-		return telling(ctx, tx, ended)
+		return tellingEnds(ctx, tx, ended)
 	})
 }
 
@@ -180,7 +180,7 @@ func sweepingTriggers(ctx context.Context, s *Store) error {
 	if err != nil {
 		return err
 	}
-	return telling(ctx, s, ended)
+	return tellingEnds(ctx, s, ended)
 }
 
 func purgingTriggers(ctx context.Context, s *Store) error {
@@ -230,7 +230,7 @@ func settling(maxActive int, os ...Outcome) op {
 				told = append(told, e)
 			}
 		}
-		return telling(ctx, s, told)
+		return tellingEnds(ctx, s, told)
 	}
 }
 

@@ -302,10 +302,7 @@ func (s *Store) noteEvents(ctx context.Context, known []TriggerEnd) error {
 	if len(known) == 0 {
 		return nil
 	}
-	a, err := newEndArrays(known)
-	if err != nil {
-		return err
-	}
+	a := newEndArrays(known)
 	return s.each(ctx, "note events", s.text.noteEvents, nil, a.ids, a.scopes, a.dedups, a.hashes, a.sources)
 }
 
