@@ -110,7 +110,7 @@ func (o *Operator) count(ctx context.Context, rt *route, stream jetstream.Stream
 		worst := engine.Result("")
 		for i, in := range m.intakes {
 			would := records[i].Would
-			if key := fmt.Sprint(in.To.Project(), in.To.Key(), in.To.ID(), "\n", in.DedupKey); seen[key] && !deadly(would) {
+			if key := fmt.Sprint(in.To.Project(), in.To.Key(), in.To.ID(), "\n", in.Event, "\n", in.DedupKey); seen[key] && !deadly(would) {
 				would = engine.Duplicate
 			} else {
 				seen[key] = true

@@ -94,6 +94,9 @@ func (rt *route) intakes(m *message) ([]engine.Intake, error) {
 	if intake.Payload, err = rt.render(rt.payload, "payload", in, c.payload); err != nil {
 		return nil, err
 	}
+	if intake.Event, err = rt.eventKey(in); err != nil {
+		return nil, err
+	}
 	if intake.Start, err = rt.start(in, &intake); err != nil {
 		return nil, err
 	}
@@ -139,7 +142,7 @@ func (rt *route) targets(in *expr.Input, m *message) ([]engine.Ref, error) {
 		to, err := headerTarget(m.headers)
 		return []engine.Ref{to}, err
 	}
-	if len(rt.keys) == 0 { // a start without a key
+	if len(rt.keys) == 0 { // a start without a key, or an event
 		return []engine.Ref{engine.ByKey(rt.Project, "")}, nil
 	}
 	var keys []string
@@ -182,6 +185,18 @@ func (rt *route) signalName(in *expr.Input, m *message) (string, error) {
 		}
 	}
 	return name, ident.Name("signal", name)
+}
+
+// eventKey is the key of the trigger that a message is for.
+func (rt *route) eventKey(in *expr.Input) (string, error) {
+	if rt.event == nil {
+		return "", nil
+	}
+	key, err := rt.event.String(in)
+	if err != nil {
+		return "", fmt.Errorf("event: %w", err)
+	}
+	return key, ident.EventKey("event", key)
 }
 
 // dedupKey is the route's, else what identifies the message wherever it is read: its Nats-Msg-Id within the stream where it was

@@ -178,6 +178,9 @@ func unquarantine(l Letter) map[string][]string {
 // mapEffect makes the signal of a step again that had no target. Without a dedup key of its own it has the letter's, so that a second
 // replay is a duplicate.
 func mapEffect(l Letter) mapping {
+	if l.Subject == subjects.EventEffect {
+		return mapEventEffect(l)
+	}
 	name, ok := strings.CutPrefix(l.Subject, "signal.")
 	header := func(name string) string { return nats.Header(l.Headers).Get(name) }
 	to := engine.ByKey(header(subjects.HeaderProject), header(subjects.HeaderCorrelationKey))
@@ -193,6 +196,19 @@ func mapEffect(l Letter) mapping {
 	}
 	if to.ID() != uuid.Nil {
 		in.OnMissing, in.Message = engine.MissingReject, nil
+	}
+	return mapping{intakes: []engine.Intake{in}}
+}
+
+// mapEventEffect makes the event of a step again that no trigger took.
+func mapEventEffect(l Letter) mapping {
+	header := func(name string) string { return nats.Header(l.Headers).Get(name) }
+	in := engine.Intake{
+		To: engine.ByKey(header(subjects.HeaderProject), ""), Event: header(subjects.HeaderEventKey), Payload: json.RawMessage(l.Data), DedupKey: l.ID,
+		OnMissing: engine.MissingHold, Message: &engine.Message{Route: l.Route},
+	}
+	if in.Event == "" {
+		return mapping{reason: "it cannot be replayed: it came from no stream, and does not say which trigger it was for"}
 	}
 	return mapping{intakes: []engine.Intake{in}}
 }

@@ -31,6 +31,7 @@ type Route struct {
 	Subjects []string // filters; none: the whole stream
 	When     string   // a condition; a message for which it is false is acked and counted as filtered
 
+	Event           string   // template; the key of the trigger that the message is sent to: instead of Signal, CorrelationKeys and Start
 	Signal          string   // template; the name of the signal. Required, unless there is a Start
 	CorrelationKeys []string // templates; each may give a list, and each key gets a signal. Required with Signal
 	DedupKey        string   // template; zero: "<stream>:<Nats-Msg-Id>", else CloudEvents "<source>#<id>", else the place in the stream
@@ -84,6 +85,7 @@ type route struct {
 
 	when                   *expr.Condition
 	signal, dedup, payload *expr.Template
+	event                  *expr.Template
 	keys                   []*expr.Template
 	state, replyTo, notify *expr.Template
 	partition, unique      *expr.Template
@@ -139,6 +141,7 @@ func compile(space subjects.Space, r Route) (*route, error) {
 	}
 	templates := []template{
 		{"signal", r.Signal, &rt.signal},
+		{"event", r.Event, &rt.event},
 		{"dedup_key", r.DedupKey, &rt.dedup},
 		{"payload", r.Payload, &rt.payload},
 	}
@@ -161,6 +164,11 @@ func compile(space subjects.Space, r Route) (*route, error) {
 	}
 	if name, ok := literal(rt.signal); ok {
 		if err := ident.Name("signal", name); err != nil {
+			return nil, err
+		}
+	}
+	if key, ok := literal(rt.event); ok {
+		if err := ident.EventKey("event", key); err != nil {
 			return nil, err
 		}
 	}
@@ -268,8 +276,11 @@ func checkStream(field, name string) error {
 
 func (r Route) checkTarget() error {
 	var errs []error
-	if r.Signal == "" && r.Start == nil {
-		errs = append(errs, errors.New("has neither signal nor start"))
+	if r.Event != "" && (r.Signal != "" || r.Start != nil || len(r.CorrelationKeys) > 0) {
+		errs = append(errs, errors.New("event: stands beside signal, start or correlation_key: a route with an event has none of them"))
+	}
+	if r.Signal == "" && r.Start == nil && r.Event == "" {
+		errs = append(errs, errors.New("has neither signal, event nor start"))
 	}
 	if r.Signal != "" && len(r.CorrelationKeys) == 0 {
 		errs = append(errs, errors.New("correlation_key: is empty: a signal needs a target"))
@@ -306,6 +317,7 @@ func (r Route) checkChoices() error {
 	switch {
 	case starts && r.Start == nil:
 		errs = append(errs, errors.New("start: is missing, and on_missing or on_terminal asks for it"))
+	case r.Event != "":
 	case r.Signal == "" && r.OnMissing != "" && r.OnMissing != engine.MissingStart:
 		errs = append(errs, fmt.Errorf("on_missing: %s makes no sense for a start", r.OnMissing))
 	case r.Signal == "" && r.OnTerminal != "" && r.OnTerminal != engine.TerminalStart:

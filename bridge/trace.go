@@ -196,6 +196,9 @@ func recordReason(in engine.Intake, r engine.Record) string {
 	case engine.Conflict:
 		return fmt.Sprintf("the dedup key %q was taken in before, from another place and with another name or body", in.DedupKey)
 	case engine.Held:
+		if in.Event != "" {
+			return fmt.Sprintf("no trigger has waited with the key %q yet", in.Event)
+		}
 		return fmt.Sprintf("nobody has the key %q yet", in.To.Key())
 	}
 	if r.Changed {

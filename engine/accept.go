@@ -25,6 +25,7 @@ func (c *Client) Accept(ctx context.Context, batch []Intake) ([]Receipt, error) 
 	a := newAcceptance(ctx, c.store, batch)
 	err := a.run(a.take)
 	c.Wake(a.queues...)
+	c.toldTriggers(a.ended)
 	if err != nil {
 		return nil, fmt.Errorf("accept: %w", err)
 	}
@@ -102,6 +103,7 @@ type acceptance struct {
 	paired   map[int]Ref
 	locked   bool // the locks of all keys are held
 	queues   []string
+	ended    []store.EndedTrigger
 	hasty    bool // somebody has a row locked, and is being looked for
 	ordered  bool // what is locked for now fails the batch, where else it would fall behind
 }
@@ -110,6 +112,7 @@ func newAcceptance(ctx context.Context, st *store.Store, batch []Intake) *accept
 	a := &acceptance{ctx: ctx, st: st, batch: batch, receipts: make([]Receipt, len(batch)), signals: make([]store.Signal, len(batch)), same: make([][]int, len(batch))}
 	type once struct {
 		to    Ref
+		event string
 		start bool
 		dedup string
 	}
@@ -123,7 +126,7 @@ func newAcceptance(ctx context.Context, st *store.Store, batch []Intake) *accept
 		if batch[i].DedupKey == "" {
 			continue
 		}
-		key := once{batch[i].To.named(), batch[i].Name == "", batch[i].DedupKey}
+		key := once{batch[i].To.named(), batch[i].Event, batch[i].Name == "", batch[i].DedupKey}
 		if first, ok := seen[key]; ok {
 			a.same[first] = append(a.same[first], i)
 			a.receipts[i].Result = Duplicate // of what the first comes to; says for now that it is not to be sent
@@ -135,6 +138,9 @@ func newAcceptance(ctx context.Context, st *store.Store, batch []Intake) *accept
 }
 
 func (in *Intake) check() error {
+	if in.Event != "" {
+		return in.checkEvent()
+	}
 	if in.Name == "" && in.Start == nil {
 		return &InvalidError{Field: "name", Reason: "is empty, and there is nothing to start"}
 	}
@@ -198,13 +204,21 @@ func (a *acceptance) run(send func(project string, items []int) error) error {
 	}
 	for {
 		groups := map[string][]int{}
+		var events []int
 		for i := range a.batch {
-			if a.receipts[i].Result == "" {
+			switch {
+			case a.receipts[i].Result != "":
+			case a.batch[i].Event != "":
+				events = append(events, i)
+			default:
 				p := a.project(i)
 				groups[p] = append(groups[p], i)
 			}
 		}
-		if len(groups) == 0 {
+		if err := a.sendEvents(events); err != nil {
+			return err
+		}
+		if len(groups) == 0 && len(events) == 0 {
 			return nil
 		}
 		for _, project := range slices.Sorted(maps.Keys(groups)) {

@@ -33,6 +33,7 @@ func (c *Client) AcceptAll(ctx context.Context, batch []Intake) ([]Receipt, erro
 		return nil, blamed(err)
 	}
 	c.Wake(a.queues...)
+	c.toldTriggers(a.ended)
 	return a.receipts, nil
 }
 

@@ -275,13 +275,7 @@ func (s *slowAcceptance) hold() error {
 		if in.Body == nil {
 			holds[k].Body = in.Payload
 		}
-		if m := in.Message; m != nil {
-			holds[k].Original = &store.Original{
-				Route: m.Route, Subject: m.Subject, Headers: m.Headers, Deliveries: m.Deliveries,
-				Stream: in.Origin.Stream, Created: in.Origin.Created, Sequence: in.Origin.Sequence,
-				Stored: m.Stored, ReadStream: m.Stream, ReadSequence: m.Sequence,
-			}
-		}
+		holds[k].Original = in.original()
 	}
 	s.holds = nil
 	return s.tx.Hold(s.ctx, s.project, holds)

@@ -20,7 +20,7 @@ type cancelOptions struct{ children bool }
 // itself. Where it is cut off, what it has canceled stays so, and another call goes on; also where the instance has ended before.
 func WithChildren() CancelOption { return func(o *cancelOptions) { o.children = true } }
 
-// Cancel ends an instance and empties its inbox. The step that runs, if one does, commits nothing any more. Its parent, if it has one, is
+// Cancel ends an instance, empties its inbox, and cancels the triggers that it waits for. The step that runs, if one does, commits nothing any more. Its parent, if it has one, is
 // told; its children go on, unless [WithChildren]. It is idempotent: the error is [ErrNotFound] only where there is no such instance; one
 // that has ended stays as it ended.
 func (c *Client) Cancel(ctx context.Context, ref Ref, reason string, opts ...CancelOption) (Instance, error) {
@@ -28,12 +28,13 @@ func (c *Client) Cancel(ctx context.Context, ref Ref, reason string, opts ...Can
 	for _, opt := range opts {
 		opt(&options)
 	}
-	in, woken, err := c.cancel(ctx, c.store, ref, reason)
+	in, canceled, err := c.cancel(ctx, c.store, ref, reason)
 	if err != nil {
 		return in, err
 	}
-	c.Wake(append(woken, OutboxQueue, WebhooksQueue)...)
+	c.Wake(append(canceled.Woken, OutboxQueue, WebhooksQueue)...)
 	c.tell(noticeEnded, []uuid.UUID{in.ID})
+	c.toldTriggers(canceled.Triggers)
 	if options.children {
 		err = c.cancelChildren(ctx, in.ID, reason)
 	}
@@ -50,17 +51,17 @@ func (c *Client) CancelTx(ctx context.Context, tx pgx.Tx, ref Ref, reason string
 	return in, err
 }
 
-func (c *Client) cancel(ctx context.Context, st *store.Store, ref Ref, reason string) (in Instance, woken []string, err error) {
+func (c *Client) cancel(ctx context.Context, st *store.Store, ref Ref, reason string) (in Instance, canceled store.Canceled, err error) {
 	in, err = get(ctx, st, ref)
 	if err != nil || !in.Status.Live() {
-		return in, nil, err
+		return in, canceled, err
 	}
-	canceled, err := st.Cancel(ctx, []uuid.UUID{in.ID}, reason, c.publish)
+	canceled, err = st.Cancel(ctx, []uuid.UUID{in.ID}, reason, c.publish)
 	if err != nil {
-		return Instance{}, nil, fmt.Errorf("cancel: %w", err)
+		return Instance{}, canceled, fmt.Errorf("cancel: %w", err)
 	}
 	in, err = get(ctx, st, Ref{project: in.Project, id: in.ID})
-	return in, canceled.Woken, err
+	return in, canceled, err
 }
 
 // How much a cancel of children takes on at once.
@@ -104,6 +105,7 @@ func (c *Client) cancelLive(ctx context.Context, parents []uuid.UUID, reason str
 			}
 			c.Wake(append(canceled.Woken, OutboxQueue, WebhooksQueue)...)
 			c.tell(noticeEnded, canceled.IDs)
+			c.toldTriggers(canceled.Triggers)
 		}
 	}
 }

@@ -31,6 +31,10 @@ type Config struct {
 	// Package remote has one over NATS.
 	AskValidator    func(machine, update string) Validator
 	ValidateTimeout time.Duration // how long a validator may take; zero: 10s
+
+	// MaxActiveTriggers is how many triggers of one project may wait for an event at once; zero: any number. All programs should say the same.
+	MaxActiveTriggers int
+	KeepDedup         time.Duration // for how long the events of messages are known after their trigger is purged; zero: 168h, as of [Retention]
 }
 
 // Waker carries best-effort pokes ("work may be waiting in this queue") and notices ("these instances have changed") between processes.
@@ -53,7 +57,11 @@ type Client struct {
 	waker   Waker
 	log     *slog.Logger
 	metrics *metrics
-	waits   *waits
+	waits   *waits[Instance]
+	watched *waits[Trigger]
+
+	maxTriggers int
+	keepDedup   time.Duration
 
 	validators      validators
 	askValidator    func(machine, update string) Validator
@@ -114,8 +122,13 @@ func NewClient(db *pgxpool.Pool, cfg Config) (*Client, error) {
 	if cfg.ValidateTimeout < 0 {
 		return nil, fmt.Errorf("validate timeout %s: is below 0", cfg.ValidateTimeout)
 	}
-	c.waits = newWaits(st, cfg.Waker, cmp.Or(cfg.WaitPoll, time.Second), c.log)
-	c.metrics, err = newMetrics(cfg.Metrics, st.Unguarded, c.waits.size)
+	if cfg.MaxActiveTriggers < 0 || cfg.KeepDedup < 0 {
+		return nil, fmt.Errorf("max active triggers %d, keep dedup %s: is below 0", cfg.MaxActiveTriggers, cfg.KeepDedup)
+	}
+	c.maxTriggers, c.keepDedup = cfg.MaxActiveTriggers, cmp.Or(cfg.KeepDedup, keepDedup)
+	poll := cmp.Or(cfg.WaitPoll, time.Second)
+	c.waits, c.watched = newWaits(instances(st), cfg.Waker, poll, c.log), newWaits(triggers(st), cfg.Waker, poll, c.log)
+	c.metrics, err = newMetrics(cfg.Metrics, st.Unguarded, func() int64 { return c.waits.size() + c.watched.size() })
 	return c, err
 }
 

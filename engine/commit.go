@@ -84,7 +84,13 @@ func (f *finished) weight() (keys, effects, bytes int) {
 	for _, n := range o.Starts {
 		bytes += len(n.State)
 	}
-	effects = len(o.Signals) + len(o.Starts)
+	for _, n := range o.Waits {
+		bytes += len(n.RequestPayload)
+	}
+	for _, e := range o.Emits {
+		bytes += len(e.Payload)
+	}
+	effects = len(o.Signals) + len(o.Starts) + len(o.Waits) + len(o.Emits)
 	if o.Ends() && o.ParentID != uuid.Nil {
 		effects++
 	}
@@ -100,6 +106,13 @@ func (w *Worker) commit(ctx context.Context, group []finished, aside *sync.WaitG
 	case err == nil:
 		w.metrics.commitSeconds.Observe(time.Since(begin).Seconds())
 		w.settled(ctx, group, settled)
+		if len(settled.Refused) > 0 { // a handler is code of the user's: it keeps nobody else waiting
+			aside.Go(func() {
+				for _, f := range w.turnedDown(group, settled) {
+					w.commitAlone(ctx, []finished{f})
+				}
+			})
+		}
 	case ctx.Err() != nil: // Run says so
 		w.answer(group, nil)
 	case len(group) > 1:
@@ -128,11 +141,35 @@ func (w *Worker) commitAlone(ctx context.Context, group []finished) {
 		return
 	}
 	w.settled(ctx, group, settled)
+	for _, f := range w.turnedDown(group, settled) {
+		w.commitAlone(ctx, []finished{f})
+	}
+}
+
+// turnedDown are the outcomes that cannot wait for their events, with what the machine makes of that error.
+func (w *Worker) turnedDown(group []finished, settled *store.Settled) (again []finished) {
+	for _, f := range group {
+		m, refused := settled.Refused[f.outcome.ID]
+		if !refused || f.refused == nil {
+			continue
+		}
+		w.metrics.eventsRefused.Inc()
+		f.outcome, f.refused = f.refused(w.client.refusal(m, m.Key)), nil
+		again = append(again, f)
+	}
+	return again
 }
 
 // settled forgets a group, and pokes whoever has more to do for it.
 func (w *Worker) settled(ctx context.Context, group []finished, settled *store.Settled) {
+	if len(settled.Refused) > 0 {
+		group = slices.DeleteFunc(slices.Clone(group), func(f finished) bool { _, refused := settled.Refused[f.outcome.ID]; return refused && f.refused != nil })
+	}
 	w.metrics.commitsRefused.Add(float64(len(group) - len(settled.Passed)))
+	for _, n := range settled.Made {
+		w.metrics.triggersCreated.WithLabelValues(n.Source, n.Project).Inc()
+	}
+	w.client.toldTriggers(settled.Ended)
 	ahead := w.goOn(settled.Ahead)
 	orphans := w.leases.remove(group)
 	w.answer(group, ahead)
@@ -170,7 +207,7 @@ func (w *Worker) answer(group []finished, ahead map[uuid.UUID]*visit) {
 // publishes is the outbox's queue, or "".
 func publishes(group []finished) string {
 	for _, f := range group {
-		if o := f.outcome; o.Kind == store.OutcomeDone || o.Kind == store.OutcomeStop || len(o.Publish)+len(o.Signals) > 0 {
+		if o := f.outcome; o.Kind == store.OutcomeDone || o.Kind == store.OutcomeStop || len(o.Publish)+len(o.Signals)+len(o.Emits) > 0 {
 			return OutboxQueue
 		}
 	}
@@ -196,7 +233,7 @@ func (w *Worker) tryCommit(ctx context.Context, group []finished, blames ...stor
 			rows[i].Ahead = nil // nobody waits for the answer any more
 		}
 	}
-	g := store.Group{Last: w.leases.last(group), Publish: w.client.publish, Ahead: store.Lease{Token: uuid.New(), Worker: w.cfg.Name, Length: w.cfg.Lease}}
+	g := store.Group{Last: w.leases.last(group), Publish: w.client.publish, MaxTriggers: w.client.maxTriggers, Ahead: store.Lease{Token: uuid.New(), Worker: w.cfg.Name, Length: w.cfg.Lease}}
 	var blamed error
 	err = w.retry(ctx, "commit", func(ctx context.Context) error {
 		settled, err = w.store.Commit(ctx, rows, g)

@@ -18,6 +18,8 @@ var (
 	ErrNoTarget = errors.New("no live instance has this key or id")
 	// ErrNotFound: there is no such instance.
 	ErrNotFound = errors.New("not found")
+	// ErrNoTrigger: there is no trigger with this key.
+	ErrNoTrigger = errors.New("there is no trigger with this key")
 	// ErrTooManyWaits: as many calls wait for instances in this process as it has room for.
 	ErrTooManyWaits = fmt.Errorf("%d calls wait for instances in this process, which is the most it has room for: ask again later, or another bridge", maxWaits)
 	// ErrLeaseLost is the cause with which a step's context is canceled when its worker may no longer execute it: the instance was
@@ -46,18 +48,28 @@ type ConflictError struct {
 
 func (e *ConflictError) Error() string { return e.Reason }
 
-// Code is the contract's code of an error: invalid, no_target, not_found, conflict, or unavailable for whatever is none of these.
+// QuotaError: as many triggers of the project wait as may.
+type QuotaError struct{ Max int }
+
+func (e *QuotaError) Error() string {
+	return fmt.Sprintf("project has reached maximum active event triggers (%d)", e.Max)
+}
+
+// Code is the contract's code of an error: invalid, no_target, not_found, conflict, quota, or unavailable for whatever is none of these.
 func Code(err error) string {
 	var invalid *InvalidError
 	var conflict *ConflictError
+	var quota *QuotaError
 	switch {
+	case errors.As(err, &quota):
+		return "quota"
 	case errors.As(err, &invalid):
 		return "invalid"
 	case errors.As(err, &conflict):
 		return "conflict"
 	case errors.Is(err, ErrNoTarget):
 		return "no_target"
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrNoTrigger):
 		return "not_found"
 	default:
 		return "unavailable"

@@ -92,10 +92,11 @@ type Message struct {
 	Sequence   uint64
 }
 
-// Intake is one signal, or one start, on its way in. It has a Name, a Start, or both.
+// Intake is one signal, one start, or one event for a trigger, on its way in. It has a Name, a Start, or both, or an Event alone.
 type Intake struct {
 	To      Ref
-	Name    string          // of the signal; "": Start alone
+	Name    string          // of the signal; "": Start or Event alone
+	Event   string          // the key of the trigger; To is its project then, [ByKey] without a key
 	Payload json.RawMessage // JSON, at most 1 MiB; nil is null
 
 	// DedupKey makes a second intake with the same key for the same target a duplicate, also after the first was consumed.
@@ -128,7 +129,7 @@ const (
 	Conflict  Result = "conflict"  // its dedup key was used before with another name or body; the first stands
 	Held      Result = "held"
 	Started   Result = "started"   // an instance, and the signal (if any) is in its inbox
-	NoTarget  Result = "no_target" // nobody holds the key, or whoever held it has ended: Receipt.Ended
+	NoTarget  Result = "no_target" // nobody holds the key, or whoever held it has ended (Receipt.Ended), or no trigger waits for the event
 	Dropped   Result = "dropped"   // as NoTarget, where the intake asked to forget it
 	Refused   Result = "refused"   // can never be stored; Receipt.Reason says why
 	Failed    Result = "failed"    // not stored this time: Receipt.Reason; every other receipt of the batch stands

@@ -36,6 +36,7 @@ func (c *Client) AcceptOrdered(ctx context.Context, f Fence, batch []Intake) ([]
 	a.ordered = true
 	err := a.run(a.take)
 	c.Wake(a.queues...)
+	c.toldTriggers(a.ended)
 	if store.IsFenced(err) {
 		return nil, ErrFenced
 	}

@@ -17,6 +17,9 @@ const maxScopes = 200
 // locks are the ledger scopes that an item needs the locks of in the slow transaction.
 func (a *acceptance) locks(i int) []uuid.UUID {
 	in := &a.batch[i]
+	if in.Event != "" {
+		return []uuid.UUID{store.EventScope(in.project(), in.Event)}
+	}
 	n := store.NewInstance{CorrelationKey: in.To.key}
 	if in.Name == "" {
 		n.DedupKey, n.Source = in.DedupKey, a.signals[i].Source

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -46,12 +47,16 @@ const lookBatch = 500
 func (c *Client) LookAll(ctx context.Context, batch []Intake) ([]Record, error) {
 	records := make([]Record, len(batch))
 	for first := 0; first < len(batch); first += lookBatch {
-		var at []int
+		var at, events []int
 		var questions []store.Question
 		var hashes []uuid.UUID
 		for i := first; i < min(len(batch), first+lookBatch); i++ {
 			if batch[i].check() != nil {
 				records[i].Would = Refused
+				continue
+			}
+			if batch[i].Event != "" {
+				events = append(events, i)
 				continue
 			}
 			q, hash := batch[i].question()
@@ -64,6 +69,9 @@ func (c *Client) LookAll(ctx context.Context, batch []Intake) ([]Record, error) 
 		for k, i := range at {
 			records[i] = batch[i].record(answers[k], hashes[k])
 		}
+		if err := c.lookEvents(ctx, batch, events, records); err != nil {
+			return nil, fmt.Errorf("look: %w", err)
+		}
 	}
 	return records, nil
 }
@@ -72,7 +80,7 @@ func (c *Client) LookAll(ctx context.Context, batch []Intake) ([]Record, error) 
 func (c *Client) Expiring(ctx context.Context, batch []Intake) ([]bool, error) {
 	holds := make([]store.Expiry, len(batch))
 	for i, in := range batch {
-		holds[i] = store.Expiry{Route: in.Origin.Route, Stream: in.Origin.Stream, Created: in.Origin.Created, Sequence: in.Origin.Sequence, Key: in.To.key}
+		holds[i] = store.Expiry{Route: in.Origin.Route, Stream: in.Origin.Stream, Created: in.Origin.Created, Sequence: in.Origin.Sequence, Key: cmp.Or(in.To.key, in.Event)}
 	}
 	expiring, err := c.store.Waiting(ctx, holds)
 	if err != nil {

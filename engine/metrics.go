@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pointsman/pointsman/internal/store"
 )
 
 // metrics are those of the contract that the engine itself can tell. Labels are bounded by what is registered: machines, their
@@ -19,6 +21,10 @@ type metrics struct {
 	leasesExpired  prometheus.Counter
 	commitsRefused prometheus.Counter
 	retired        *prometheus.CounterVec
+
+	eventsRefused prometheus.Counter
+
+	triggersCreated, triggersReceived, triggersTimedOut *prometheus.CounterVec
 
 	unservedLanes     prometheus.Gauge
 	unservedInstances prometheus.Gauge
@@ -81,6 +87,14 @@ func newMetrics(reg prometheus.Registerer, unguarded, waits func() int64) (*metr
 			Help: "How long the oldest instance that no worker serves has been ready.",
 		}),
 	}
+	m.eventsRefused = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "pointsman_awaits_refused_total",
+		Help: "Awaits of an event whose key another trigger waits with, or that are over the quota: errors of their steps.",
+	})
+	of := []string{"source_type", "project_id"}
+	m.triggersCreated = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pointsman_event_triggers_created_total", Help: "Triggers that were created."}, of)
+	m.triggersReceived = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pointsman_event_triggers_received_total", Help: "Triggers that received their event, and sleeps that are over."}, of)
+	m.triggersTimedOut = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pointsman_event_triggers_timed_out_total", Help: "Triggers whose time was over before their event came."}, of)
 	if reg == nil {
 		return m, nil
 	}
@@ -96,11 +110,20 @@ func newMetrics(reg prometheus.Registerer, unguarded, waits func() int64) (*metr
 		func() float64 { return float64(waits()) })
 	for _, c := range []prometheus.Collector{
 		m.steps, m.stepSeconds, m.pickSeconds, m.commitSeconds, m.wakeToRun, m.queueDepth, m.queueOldest, m.leasesExpired, m.commitsRefused,
-		m.unservedLanes, m.unservedInstances, m.unservedOldest, m.retired, withoutKey, waiting,
+		m.unservedLanes, m.unservedInstances, m.unservedOldest, m.retired, m.eventsRefused, m.triggersCreated, m.triggersReceived, m.triggersTimedOut, withoutKey, waiting,
 	} {
 		if err := reg.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}
 	}
 	return m, nil
+}
+
+func (m *metrics) triggerEnded(e store.EndedTrigger) {
+	switch e.Status {
+	case store.TriggerReceived:
+		m.triggersReceived.WithLabelValues(e.Source, e.Project).Inc()
+	case store.TriggerTimedOut:
+		m.triggersTimedOut.WithLabelValues(e.Source, e.Project).Inc()
+	}
 }

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/google/uuid"
 
 	"github.com/pointsman/pointsman/internal/store"
@@ -11,6 +13,8 @@ import (
 const (
 	noticeEnded   = "ended"
 	noticeChanged = "changed" // and goes on
+
+	noticeTriggers = "triggers" // of triggers that have ended
 )
 
 // tell gives notice to who waits here and in other processes.
@@ -18,10 +22,27 @@ func (c *Client) tell(topic string, ids []uuid.UUID) {
 	if len(ids) == 0 {
 		return
 	}
-	c.waits.heard(topic, ids)
+	if topic == noticeTriggers {
+		c.watched.heard(topic, ids)
+	} else {
+		c.waits.heard(topic, ids)
+	}
 	if c.waker != nil {
 		c.waker.Tell(topic, ids)
 	}
+}
+
+// toldTriggers counts triggers that have ended, and gives notice of them.
+func (c *Client) toldTriggers(ended []store.EndedTrigger) {
+	ids := make([]uuid.UUID, len(ended))
+	for i, e := range ended {
+		ids[i] = e.ID
+		c.metrics.triggerEnded(e)
+	}
+	if slices.ContainsFunc(ended, func(e store.EndedTrigger) bool { return e.Notifies }) {
+		c.Wake(WebhooksQueue)
+	}
+	c.tell(noticeTriggers, ids)
 }
 
 // tellOf gives notice of a group that has been committed. Of an outcome that did not count it is needless, and harmless.

@@ -12,12 +12,13 @@ import (
 
 // Retry runs the step of a failed or canceled instance again: live again and not paused, attempt 0, under the same idempotency key, with
 // the inbox that it ended with. One that was canceled while it awaited or was delayed does so again, until the same time; if that has
-// passed it fires at once. LastError stays until it progresses. Its next end is published like the first one.
+// passed it fires at once. The triggers that ended with it wait again, until the same time; where another one waits with the key by then, or
+// the quota is used up, the await of it is over and Canceled. LastError stays until it progresses. Its next end is published like the first one.
 //
 // The error is a [*ConflictError] where it has not ended, is done, or another live instance has its correlation key: ID is that one's. A
 // unique key that another holds does not keep it from running.
 func (c *Client) Retry(ctx context.Context, ref Ref) (Instance, error) {
-	in, queue, err := retry(ctx, c.store, ref)
+	in, queue, err := c.retry(ctx, c.store, ref)
 	c.Wake(queue)
 	return in, c.told(in, err)
 }
@@ -29,11 +30,11 @@ func (c *Client) RetryTx(ctx context.Context, tx pgx.Tx, ref Ref) (Instance, err
 	if err != nil {
 		return Instance{}, err
 	}
-	in, _, err := retry(ctx, st, ref)
+	in, _, err := c.retry(ctx, st, ref)
 	return in, err
 }
 
-func retry(ctx context.Context, st *store.Store, ref Ref) (in Instance, queue string, err error) {
+func (c *Client) retry(ctx context.Context, st *store.Store, ref Ref) (in Instance, queue string, err error) {
 	if in, err = get(ctx, st, ref); err != nil {
 		return in, "", err
 	}
@@ -41,8 +42,16 @@ func retry(ctx context.Context, st *store.Store, ref Ref) (in Instance, queue st
 	if in.CorrelationKey != "" {
 		scope = store.KeyScope(in.Project, in.CorrelationKey)
 	}
-	err = st.InScopes(ctx, []uuid.UUID{scope}, func(tx *store.Store) error {
-		r, err := tx.Retry(ctx, in.ID)
+	keys, err := st.EventKeys(ctx, in.ID)
+	if err != nil {
+		return in, "", fmt.Errorf("retry: %w", err)
+	}
+	scopes := []uuid.UUID{scope}
+	for _, key := range keys {
+		scopes = append(scopes, store.EventScope(in.Project, key))
+	}
+	err = st.InScopes(ctx, scopes, func(tx *store.Store) error {
+		r, err := tx.Retry(ctx, in.ID, keys, c.maxTriggers)
 		if err != nil {
 			return fmt.Errorf("retry: %w", err)
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/pointsman/pointsman/internal/store"
 )
 
-// How many effects one outcome may have, on how many keys, and of how many bytes. A key is one that a signal goes to or a start has, and
-// the dedup key of a start without; signals to ids and starts without any key are as many as there are effects.
+// How many effects one outcome may have, on how many keys, and of how many bytes. A key is one that a signal goes to or a start has, that of an
+// event that is awaited or emitted, and the dedup key of a start without; signals to ids and starts without any key are as many as there are effects.
 const (
 	MaxEffects     = 1000
 	MaxEffectKeys  = maxScopes
@@ -38,6 +38,8 @@ type Outcome struct {
 	publish []store.Publish
 	signals []send
 	starts  []NewInstance
+	waits   []EventWait
+	emits   []NewEvent
 	bytes   int   // of the effects
 	err     error // the first mistake in building it
 }
@@ -168,7 +170,7 @@ func (o Outcome) Publish(subject string, data any, headers map[string][]string) 
 }
 
 func (o *Outcome) effects() int {
-	return len(o.events) + len(o.publish) + len(o.signals) + len(o.starts)
+	return len(o.events) + len(o.publish) + len(o.signals) + len(o.starts) + len(o.waits) + len(o.emits)
 }
 
 // checkEffects: they are for the project of the instance, and for no more keys than its commit may lock.
@@ -194,6 +196,12 @@ func (o *Outcome) checkEffects(project string) error {
 		case n.DedupKey != "":
 			keys["dedup "+n.DedupKey] = true
 		}
+	}
+	for _, w := range o.waits {
+		keys["event "+w.Key] = true
+	}
+	for _, e := range o.emits {
+		keys["event "+e.Key] = true
 	}
 	if len(keys) > MaxEffectKeys {
 		return fmt.Errorf("outcome %s: effects on %d keys: at most %d; leave the others to a later step", o.kind, len(keys), MaxEffectKeys)

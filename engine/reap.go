@@ -14,11 +14,13 @@ const (
 	sweptTimers = 500
 	sweptLeases = 20
 	sweptHolds  = 200
+
+	sweptTriggers = 200
 )
 
 const gaugeInterval = 5 * time.Second
 
-// reapLoop deals with what time has made due: deadlines, delayed starts and replays, expired leases, holds that nobody came for.
+// reapLoop deals with what time has made due: deadlines, delayed starts and replays, triggers, expired leases, holds that nobody came for.
 // Every worker may do it. It sleeps until the next time that something is due, at most ReapInterval:
 // what other workers add meanwhile is not known here.
 func (w *Worker) reapLoop(ctx context.Context) {
@@ -43,7 +45,7 @@ func (w *Worker) reapLoop(ctx context.Context) {
 
 // sweepOnce deals with all that is due.
 func (w *Worker) sweepOnce(ctx context.Context) {
-	for _, sweep := range []func(context.Context) (more bool, err error){w.fireTimers, w.reapLeases, w.expireHeld} {
+	for _, sweep := range []func(context.Context) (more bool, err error){w.fireTimers, w.endTriggers, w.reapLeases, w.expireHeld, w.expireHeldEvents} {
 		w.sweepAll(ctx, sweep)
 	}
 }
@@ -85,6 +87,23 @@ func (w *Worker) reapLeases(ctx context.Context) (more bool, err error) {
 
 func (w *Worker) expireHeld(ctx context.Context) (more bool, err error) {
 	expired, err := w.store.ExpireHeld(ctx, sweptHolds)
+	if expired > 0 && err == nil {
+		w.client.Wake(OutboxQueue)
+	}
+	return expired == sweptHolds, err
+}
+
+// endTriggers ends the triggers whose time has come.
+func (w *Worker) endTriggers(ctx context.Context) (more bool, err error) {
+	ended, more, err := w.store.SweepTriggers(ctx, sweptTriggers)
+	if err == nil {
+		w.client.endedTriggers(ended)
+	}
+	return more, err
+}
+
+func (w *Worker) expireHeldEvents(ctx context.Context) (more bool, err error) {
+	expired, err := w.store.ExpireHeldEvents(ctx, sweptHolds)
 	if expired > 0 && err == nil {
 		w.client.Wake(OutboxQueue)
 	}

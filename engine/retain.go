@@ -14,6 +14,8 @@ type Retention struct {
 	// Dedup: what an instance has taken in is known as a duplicate until this long after its end (at most a 32nd longer), whether the
 	// instance itself is still there or not; zero: 168h.
 	Dedup time.Duration
+	// Triggers: an ended trigger goes this long after its end; zero: 720h.
+	Triggers time.Duration
 	// Webhooks: a webhook goes this long after it was delivered or failed; zero: 720h.
 	Webhooks time.Duration
 }
@@ -37,6 +39,7 @@ func (w *Worker) retainLoop(ctx context.Context) {
 				w.retain(ctx, turn)
 			}
 		}
+		w.retain(ctx, w.purgeTriggers)
 		w.retain(ctx, w.retireDeliveries)        // finds out by itself that nothing is due
 		rest(ctx, max(wait, w.cfg.ReapInterval)) // not at once: what is due may be locked, or not to be had yet
 	}
@@ -69,6 +72,23 @@ func (w *Worker) retire(ctx context.Context) (more bool, err error) {
 		w.metrics.retired.WithLabelValues("instances").Add(float64(n))
 	}
 	return n == store.RetireBatch, err
+}
+
+// purgeTriggers deletes a batch of each project's.
+func (w *Worker) purgeTriggers(ctx context.Context) (more bool, err error) {
+	projects, err := w.store.TriggerProjects(ctx, w.cfg.Retention.Triggers)
+	if err != nil {
+		return false, err
+	}
+	for _, project := range projects {
+		n, err := w.store.PurgeTriggers(ctx, project, w.cfg.Retention.Triggers, w.cfg.Retention.Dedup)
+		if err != nil {
+			return false, err
+		}
+		w.metrics.retired.WithLabelValues("triggers").Add(float64(n))
+		more = more || n == store.PurgeBatch
+	}
+	return more, nil
 }
 
 func (w *Worker) retireDeliveries(ctx context.Context) (more bool, err error) {

@@ -20,6 +20,8 @@ type finished struct {
 	outcome store.Outcome
 	queue   *queue
 	ahead   chan *visit // of one that wants to go on with the next step: answered once, nil for no
+	// refused is what comes of an outcome that cannot wait for its event: an error of the step. nil: it awaits none.
+	refused func(cause error) store.Outcome
 }
 
 // visit is a leased instance whose step is to be executed.
@@ -49,6 +51,15 @@ func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work, mayGo
 		}
 		w.metrics.steps.WithLabelValues(m.name, m.stepLabel(work.Step), label).Inc()
 		f := finished{outcome: w.settle(m, work, v, o, state), queue: q}
+		if len(o.waits) > 0 {
+			f.refused = func(cause error) store.Outcome {
+				o, state := w.failed(ctx, m, work, v, cause)
+				if len(o.waits) > 0 { // of the error handler, which waits in vain as the step did: once is enough
+					o, state = Stop(fmt.Sprintf("the error handler awaits an event again: it was called for: %v", cause)), nil
+				}
+				return w.settle(m, work, v, o, state)
+			}
+		}
 		if mayGoOn && o.kind == store.OutcomeNext && work.CanGoOn() {
 			ahead = make(chan *visit, 1)
 			f.ahead, f.outcome.Ahead = ahead, work.GoOn(&f.outcome)
@@ -239,6 +250,7 @@ func (w *Worker) settle(m *Machine, work *store.Work, v *Visit[json.RawMessage],
 	for i, s := range o.signals {
 		row.Signals = append(row.Signals, effect(work, i, s))
 	}
+	addEvents(&row, work, o)
 	for i, n := range o.starts {
 		n.Project = work.Project
 		visited := n.DedupKey == ""

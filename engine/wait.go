@@ -6,6 +6,10 @@ import (
 	"iter"
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/pointsman/pointsman/internal/store"
 )
 
 // Wait returns an instance when it has ended: at once where it has. A key means who has it now, or else had it last; what starts with the
@@ -58,7 +62,7 @@ func (c *Client) Watch(ctx context.Context, ref Ref) iter.Seq2[Instance, error] 
 	}
 }
 
-func (c *Client) follow(ctx context.Context, w *wait, yield func(Instance, error) bool) {
+func (c *Client) follow(ctx context.Context, w *wait[Instance], yield func(Instance, error) bool) {
 	var last Instance
 	for {
 		select {
@@ -89,9 +93,25 @@ func sameTime(a, b *time.Time) bool {
 }
 
 // result is a sight as the return values of an operation.
-func (s sight) result(operation string) (Instance, error) {
+func (s sight[T]) result(operation string) (of T, err error) {
 	if s.err != nil {
-		return Instance{}, fmt.Errorf("%s: %w", operation, s.err)
+		return of, fmt.Errorf("%s: %w", operation, s.err)
 	}
-	return s.in, nil
+	return s.of, nil
+}
+
+// instances is how instances are seen by who waits for them.
+func instances(st *store.Store) view[Instance] {
+	return view[Instance]{
+		ended: noticeEnded, changed: noticeChanged, standings: st.Standings, gone: ErrNotFound,
+		live: func(in Instance) bool { return in.Status.Live() },
+		read: func(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]Instance, error) {
+			rows, err := st.Instances(ctx, ids)
+			seen := make(map[uuid.UUID]Instance, len(rows))
+			for _, row := range rows {
+				seen[row.ID] = snapshot(row)
+			}
+			return seen, err
+		},
+	}
 }

@@ -21,17 +21,17 @@ const (
 	pollSteps = 10                   // to an interval: polls that are due within a step are made together
 )
 
-// waits are who waits for an instance in this process. While there are any, one goroutine attends to them. It hears notices before it
+// waits are who waits for an instance, or for a trigger, in this process. While there are any, one goroutine attends to them. It hears notices before it
 // looks the first time, so that a change is either seen or told of; where a notice is lost, it looks by itself.
-type waits struct {
-	store *store.Store
+type waits[T any] struct {
+	view  view[T]
 	waker Waker
 	poll  time.Duration
 	log   *slog.Logger
 	more  chan struct{} // something is due, or somebody left
 
 	mu       sync.Mutex
-	of       map[uuid.UUID][]*wait // by instance
+	of       map[uuid.UUID][]*wait[T] // by instance
 	count    int
 	watching int                // of them want every change
 	due      map[uuid.UUID]bool // instances to look at
@@ -39,39 +39,48 @@ type waits struct {
 	stop     context.CancelFunc // of the goroutine that attends
 }
 
+// view is how those that are waited for are seen.
+type view[T any] struct {
+	ended, changed string // topics of notices; changed "": there is no change but the end
+	standings      func(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]store.Standing, error)
+	read           func(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]T, error)
+	live           func(T) bool
+	gone           error // there is none
+}
+
 // wait is one of them.
-type wait struct {
+type wait[T any] struct {
 	ref   Ref
-	every bool       // change, not the end alone
-	seen  chan sight // holds the latest
+	every bool          // change, not the end alone
+	seen  chan sight[T] // holds the latest
 	pause time.Duration
 	next  time.Time // when to look where no notice comes
 }
 
 // sight is what a wait was for.
-type sight struct {
-	in  Instance
+type sight[T any] struct {
+	of  T
 	err error
 }
 
-func newWaits(st *store.Store, waker Waker, poll time.Duration, log *slog.Logger) *waits {
-	return &waits{store: st, waker: waker, poll: poll, log: log, more: make(chan struct{}, 1), of: map[uuid.UUID][]*wait{}, due: map[uuid.UUID]bool{}}
+func newWaits[T any](v view[T], waker Waker, poll time.Duration, log *slog.Logger) *waits[T] {
+	return &waits[T]{view: v, waker: waker, poll: poll, log: log, more: make(chan struct{}, 1), of: map[uuid.UUID][]*wait[T]{}, due: map[uuid.UUID]bool{}}
 }
 
-func (ws *waits) size() int64 {
+func (ws *waits[T]) size() int64 {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	return int64(ws.count)
 }
 
 // enter begins a wait for an instance by id, which [waits.leave] has to end.
-func (ws *waits) enter(ref Ref, every bool) (*wait, error) {
+func (ws *waits[T]) enter(ref Ref, every bool) (*wait[T], error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.count == maxWaits {
 		return nil, ErrTooManyWaits
 	}
-	w := &wait{ref: ref, every: every, seen: make(chan sight, 1), pause: ws.poll}
+	w := &wait[T]{ref: ref, every: every, seen: make(chan sight[T], 1), pause: ws.poll}
 	ws.of[ref.id] = append(ws.of[ref.id], w)
 	ws.count++
 	if every {
@@ -89,10 +98,10 @@ func (ws *waits) enter(ref Ref, every bool) (*wait, error) {
 }
 
 // leave ends a wait, and with the last one all work for them.
-func (ws *waits) leave(w *wait) {
+func (ws *waits[T]) leave(w *wait[T]) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	others := slices.DeleteFunc(ws.of[w.ref.id], func(o *wait) bool { return o == w })
+	others := slices.DeleteFunc(ws.of[w.ref.id], func(o *wait[T]) bool { return o == w })
 	if ws.of[w.ref.id] = others; len(others) == 0 {
 		delete(ws.of, w.ref.id)
 		delete(ws.due, w.ref.id)
@@ -109,7 +118,7 @@ func (ws *waits) leave(w *wait) {
 }
 
 // heard takes a notice.
-func (ws *waits) heard(topic string, ids []uuid.UUID) {
+func (ws *waits[T]) heard(topic string, ids []uuid.UUID) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ws.count == 0 {
@@ -117,7 +126,7 @@ func (ws *waits) heard(topic string, ids []uuid.UUID) {
 	}
 	news := false
 	for _, id := range ids {
-		if slices.ContainsFunc(ws.of[id], func(w *wait) bool { return w.every || topic == noticeEnded }) {
+		if slices.ContainsFunc(ws.of[id], func(w *wait[T]) bool { return w.every || topic == ws.view.ended }) {
 			ws.due[id], news = true, true
 		}
 	}
@@ -127,7 +136,7 @@ func (ws *waits) heard(topic string, ids []uuid.UUID) {
 }
 
 // attend looks at what is due until nobody waits any more.
-func (ws *waits) attend(ctx context.Context) {
+func (ws *waits[T]) attend(ctx context.Context) {
 	ears := ears{}
 	defer ears.close()
 	defer signal(ws.more) // what it took last may have been for the goroutine after it
@@ -163,12 +172,15 @@ func (e ears) close() {
 }
 
 // listen hears other processes, of changes that are no end only while somebody wants to know.
-func (ws *waits) listen(e ears) {
+func (ws *waits[T]) listen(e ears) {
 	if ws.waker == nil {
 		return
 	}
 	ws.mu.Lock()
-	wanted := map[string]bool{noticeEnded: true, noticeChanged: ws.watching > 0}
+	wanted := map[string]bool{ws.view.ended: true}
+	if ws.view.changed != "" {
+		wanted[ws.view.changed] = ws.watching > 0
+	}
 	ws.mu.Unlock()
 	for topic, want := range wanted {
 		stop, hears := e[topic]
@@ -189,7 +201,7 @@ func (ws *waits) listen(e ears) {
 
 // take returns who is to be served by a look that begins now, by instance, and when somebody's own time comes next. Who enters later is not
 // among them: what the look sees may be older than what he knows.
-func (ws *waits) take(ctx context.Context) (batch map[uuid.UUID][]*wait, next time.Time) {
+func (ws *waits[T]) take(ctx context.Context) (batch map[uuid.UUID][]*wait[T], next time.Time) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if ctx.Err() != nil {
@@ -199,7 +211,7 @@ func (ws *waits) take(ctx context.Context) (batch map[uuid.UUID][]*wait, next ti
 	if !now.Before(ws.pollAt) {
 		ws.pollDue(now)
 	}
-	batch = make(map[uuid.UUID][]*wait, len(ws.due))
+	batch = make(map[uuid.UUID][]*wait[T], len(ws.due))
 	for id := range ws.due {
 		batch[id] = slices.Clone(ws.of[id])
 		for _, w := range batch[id] {
@@ -212,7 +224,7 @@ func (ws *waits) take(ctx context.Context) (batch map[uuid.UUID][]*wait, next ti
 }
 
 // pollDue adds those whose own time has come.
-func (ws *waits) pollDue(now time.Time) {
+func (ws *waits[T]) pollDue(now time.Time) {
 	ws.pollAt = now.Add(slowest * ws.poll)
 	for id, all := range ws.of {
 		for _, w := range all {
@@ -229,7 +241,7 @@ func (ws *waits) pollDue(now time.Time) {
 }
 
 // schedule says when to look for w again, a quarter sooner or later: they should not all come at once.
-func (ws *waits) schedule(w *wait, now time.Time) {
+func (ws *waits[T]) schedule(w *wait[T], now time.Time) {
 	w.next = now.Add(time.Duration(float64(w.pause) * (0.75 + rand.Float64()/2)))
 	ws.pollAt = earlier(ws.pollAt, w.next)
 }

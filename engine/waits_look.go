@@ -16,7 +16,7 @@ const (
 )
 
 // look tells who waits what there is to see. Where the database cannot be asked it is the next poll that tries again.
-func (ws *waits) look(ctx context.Context, batch map[uuid.UUID][]*wait) {
+func (ws *waits[T]) look(ctx context.Context, batch map[uuid.UUID][]*wait[T]) {
 	for ids := range slices.Chunk(slices.Collect(maps.Keys(batch)), lookedAt) {
 		err := ws.lookAt(ctx, batch, ids)
 		if err == nil || ctx.Err() != nil {
@@ -28,24 +28,24 @@ func (ws *waits) look(ctx context.Context, batch map[uuid.UUID][]*wait) {
 }
 
 // lookAt finds out who has something to see, and reads that alone: most looks find that an instance goes on.
-func (ws *waits) lookAt(ctx context.Context, batch map[uuid.UUID][]*wait, ids []uuid.UUID) error {
+func (ws *waits[T]) lookAt(ctx context.Context, batch map[uuid.UUID][]*wait[T], ids []uuid.UUID) error {
 	call, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	standings, err := ws.store.Standings(call, ids)
+	standings, err := ws.view.standings(call, ids)
 	if err != nil {
 		return err
 	}
 	var read []uuid.UUID
 	for _, id := range ids {
 		st, found := standings[id]
-		batch[id] = slices.DeleteFunc(batch[id], func(w *wait) bool {
+		batch[id] = slices.DeleteFunc(batch[id], func(w *wait[T]) bool {
 			gone := !found || w.ref.project != "" && w.ref.project != st.Project
 			if gone {
-				w.show(sight{err: ErrNotFound})
+				w.show(sight[T]{err: ws.view.gone})
 			}
 			return gone
 		})
-		if slices.ContainsFunc(batch[id], func(w *wait) bool { return w.every || st.Ended }) {
+		if slices.ContainsFunc(batch[id], func(w *wait[T]) bool { return w.every || st.Ended }) {
 			read = append(read, id)
 		}
 	}
@@ -58,16 +58,15 @@ func (ws *waits) lookAt(ctx context.Context, batch map[uuid.UUID][]*wait, ids []
 }
 
 // read shows instances to who waits for them. One that has ended and was made to go on since is not shown as ended.
-func (ws *waits) read(ctx context.Context, batch map[uuid.UUID][]*wait, ids []uuid.UUID) error {
-	rows, err := ws.store.Instances(ctx, ids)
+func (ws *waits[T]) read(ctx context.Context, batch map[uuid.UUID][]*wait[T], ids []uuid.UUID) error {
+	rows, err := ws.view.read(ctx, ids)
 	if err != nil {
 		return err
 	}
-	for _, row := range rows {
-		in := snapshot(row)
-		for _, w := range batch[in.ID] {
-			if w.every || !in.Status.Live() {
-				w.show(sight{in: in})
+	for id, row := range rows {
+		for _, w := range batch[id] {
+			if w.every || !ws.view.live(row) {
+				w.show(sight[T]{of: row})
 			}
 		}
 	}
@@ -75,7 +74,7 @@ func (ws *waits) read(ctx context.Context, batch map[uuid.UUID][]*wait, ids []uu
 }
 
 // show replaces what w has not looked at yet. Only the goroutine that attends shows.
-func (w *wait) show(s sight) {
+func (w *wait[T]) show(s sight[T]) {
 	select {
 	case <-w.seen:
 	default:
@@ -84,7 +83,7 @@ func (w *wait) show(s sight) {
 }
 
 // sooner begins the pauses anew.
-func (ws *waits) sooner(batch map[uuid.UUID][]*wait, ids []uuid.UUID) {
+func (ws *waits[T]) sooner(batch map[uuid.UUID][]*wait[T], ids []uuid.UUID) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	now := time.Now()

@@ -24,7 +24,7 @@ const never = time.Hour
 
 // hall are waits on a database of a test's own, with somebody to tell them.
 type hall struct {
-	*waits
+	*waits[Instance]
 	t  *testing.T
 	db *pgtest.DB
 
@@ -56,7 +56,7 @@ func newHall(t *testing.T, poll time.Duration) *hall {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.waits = newWaits(st, h, poll, slog.New(slog.DiscardHandler))
+	h.waits = newWaits(instances(st), h, poll, slog.New(slog.DiscardHandler))
 	return h
 }
 
@@ -140,7 +140,7 @@ func (h *hall) live(n int) []uuid.UUID {
 
 const ending = `update pointsman.instances set live = false, status = 'done', rev = rev + 1, finished_at = now(), updated_at = now() where id = any($1)`
 
-func (h *hall) wait(ref Ref, every bool) *wait {
+func (h *hall) wait(ref Ref, every bool) *wait[Instance] {
 	h.t.Helper()
 	w, err := h.enter(ref, every)
 	if err != nil {
@@ -150,14 +150,14 @@ func (h *hall) wait(ref Ref, every bool) *wait {
 }
 
 // sees takes what is shown to w next.
-func (h *hall) sees(w *wait) sight {
+func (h *hall) sees(w *wait[Instance]) sight[Instance] {
 	h.t.Helper()
 	select {
 	case s := <-w.seen:
 		return s
 	case <-time.After(90 * time.Second):
 		h.t.Fatal("nothing is seen")
-		return sight{}
+		return sight[Instance]{}
 	}
 }
 
@@ -179,7 +179,7 @@ func TestWaitsAreLookedAtTogether(t *testing.T) {
 	entered := make(chan struct{})
 	h.hearing = func() { <-entered }
 	ids := h.live(n)
-	all := make([]*wait, n)
+	all := make([]*wait[Instance], n)
 	for i, id := range ids {
 		all[i] = h.wait(ByID(id), false)
 	}
@@ -188,7 +188,7 @@ func TestWaitsAreLookedAtTogether(t *testing.T) {
 	h.exec(ending, ids)
 	h.Tell(noticeEnded, ids)
 	for i, w := range all {
-		if s := h.sees(w); s.err != nil || s.in.ID != ids[i] || s.in.Status != StatusDone {
+		if s := h.sees(w); s.err != nil || s.of.ID != ids[i] || s.of.Status != StatusDone {
 			t.Fatalf("sees %+v", s)
 		}
 		h.leave(w)
@@ -207,7 +207,7 @@ func TestEndBeforeTheFirstLook(t *testing.T) {
 	h.hearing = func() { h.exec(ending, id) }
 	w := h.wait(ByID(id[0]), false)
 	defer h.leave(w)
-	if s := h.sees(w); s.err != nil || s.in.Status != StatusDone {
+	if s := h.sees(w); s.err != nil || s.of.Status != StatusDone {
 		t.Errorf("sees %+v", s)
 	}
 }
@@ -226,7 +226,7 @@ func TestNoticeDuringALook(t *testing.T) {
 	h.look(t.Context(), batch)
 	h.exec(ending, id)
 	close(entered)
-	if s := h.sees(w); s.in.Status != StatusDone {
+	if s := h.sees(w); s.of.Status != StatusDone {
 		t.Errorf("sees %+v", s)
 	}
 }
@@ -247,7 +247,7 @@ func TestLookIsForThoseWhoWereThere(t *testing.T) {
 		t.Errorf("seen: early %d, late %d", len(early.seen), len(late.seen))
 	}
 	close(entered)
-	if s := h.sees(late); s.in.Status != StatusDone { // by a look of his own
+	if s := h.sees(late); s.of.Status != StatusDone { // by a look of his own
 		t.Errorf("sees %+v", s)
 	}
 	h.leave(early)
@@ -267,7 +267,7 @@ func TestPollFindsTheEnd(t *testing.T) {
 			defer h.leave(w)
 			h.eventually("looked at more than once", func() bool { return h.statements.of("standings") > 2 })
 			h.exec(ending, id)
-			if s := h.sees(w); s.in.Status != StatusDone {
+			if s := h.sees(w); s.of.Status != StatusDone {
 				t.Errorf("sees %+v", s)
 			}
 		})
@@ -277,9 +277,9 @@ func TestPollFindsTheEnd(t *testing.T) {
 // The pauses between looks grow to five intervals, and are not the same for all.
 func TestPauses(t *testing.T) {
 	t.Parallel()
-	ws := newWaits(nil, nil, time.Second, nil)
-	w := &wait{pause: ws.poll}
-	ws.of[uuid.Nil], ws.count = []*wait{w}, 1
+	ws := newWaits(view[Instance]{}, nil, time.Second, nil)
+	w := &wait[Instance]{pause: ws.poll}
+	ws.of[uuid.Nil], ws.count = []*wait[Instance]{w}, 1
 	now, pauses := time.Now(), map[time.Duration]bool{}
 	for range 50 {
 		ws.due[uuid.Nil] = true
@@ -322,7 +322,7 @@ func TestWaitForNobody(t *testing.T) {
 	}
 	w := h.wait(ByID(ids[0]).In("p"), true)
 	defer h.leave(w)
-	if s := h.sees(w); s.in.ID != ids[0] {
+	if s := h.sees(w); s.of.ID != ids[0] {
 		t.Fatalf("sees %+v", s)
 	}
 	h.exec(`delete from pointsman.instances where id = $1`, ids[0])
@@ -377,7 +377,7 @@ func TestTooManyWaits(t *testing.T) {
 	entered := make(chan struct{})
 	h := newHall(t, never)
 	h.hearing = func() { <-entered }
-	all := make([]*wait, maxWaits)
+	all := make([]*wait[Instance], maxWaits)
 	for i := range all {
 		all[i] = h.wait(ByID(uuid.New()), false)
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // WorkerConfig of a [Worker]. Without Machines a worker picks nothing, and does only what any worker does for all instances: deadlines,
-// delayed starts, leases and holds that ran out, the retention of what has ended.
+// delayed starts, triggers, leases and holds that ran out, the retention of what has ended.
 type WorkerConfig struct {
 	Machines []*Machine     // several versions of one machine side by side are fine
 	Queues   map[string]int // how many instances of each queue may execute here at once; zero: 64 of "default"
@@ -32,10 +32,13 @@ type WorkerConfig struct {
 	ReapInterval    time.Duration // how late a deadline or an expired lease may be noticed; zero: 1s
 	ShutdownTimeout time.Duration // how long running steps may go on after Run was told to stop; zero: 30s
 
-	Retention Retention // of what has ended; zero: a week, and 30 days of webhooks
+	Retention Retention // of what has ended
 
 	Logger *slog.Logger // zero: the client's
 }
+
+// keepDedup is how long what was taken in is known as a duplicate, where nothing else is said.
+const keepDedup = 7 * 24 * time.Hour
 
 func (cfg WorkerConfig) withDefaults() WorkerConfig {
 	or := func(d *time.Duration, def time.Duration) {
@@ -49,7 +52,8 @@ func (cfg WorkerConfig) withDefaults() WorkerConfig {
 	or(&cfg.ReapInterval, time.Second)
 	or(&cfg.ShutdownTimeout, 30*time.Second)
 	or(&cfg.Retention.Instances, 7*24*time.Hour)
-	or(&cfg.Retention.Dedup, 7*24*time.Hour)
+	or(&cfg.Retention.Dedup, keepDedup)
+	or(&cfg.Retention.Triggers, 30*24*time.Hour)
 	or(&cfg.Retention.Webhooks, 30*24*time.Hour)
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = map[string]int{DefaultQueue: 64}
@@ -79,7 +83,7 @@ func (cfg WorkerConfig) check() (err error) {
 		}
 	}
 	if cfg.Lease < 0 || cfg.Heartbeat < 0 || cfg.PollInterval < 0 || cfg.ReapInterval < 0 || cfg.ShutdownTimeout < 0 ||
-		cfg.Retention.Instances < 0 || cfg.Retention.Dedup < 0 || cfg.Retention.Webhooks < 0 {
+		cfg.Retention.Instances < 0 || cfg.Retention.Dedup < 0 || cfg.Retention.Triggers < 0 || cfg.Retention.Webhooks < 0 {
 		err = errors.Join(err, errors.New("a duration is below 0"))
 	}
 	if cfg.Heartbeat < time.Millisecond {

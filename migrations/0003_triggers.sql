@@ -10,7 +10,7 @@ create table pointsman.triggers (
   instance_id      uuid,
   step             text,
   timeout_secs     bigint      not null,
-  requested_at     timestamptz not null default now(),
+  requested_at     timestamptz not null default clock_timestamp(), -- read under the lock of the key, so that the latest trigger of a key has the latest
   expires_at       timestamptz not null,
   received_at      timestamptz,
   ended_at         timestamptz,
@@ -19,6 +19,9 @@ create table pointsman.triggers (
   event_emit_key   text,
   sent_by          text,
   error            text,
+  missed_visit     integer,                                -- of the instance: it was in this visit when the trigger ended without its event, and not parked on it
+  with_instance    boolean     not null default false,     -- canceled by the end of its instance: a retry brings it back
+  ledger           uuid,                                   -- scope of the ledger row of the message that sent the event
   request_payload  jsonb,
   response_payload jsonb
 );
@@ -28,27 +31,38 @@ create unique index triggers_waiting on pointsman.triggers (project, event_key) 
 create index triggers_key on pointsman.triggers (project, event_key, requested_at);
 -- timeouts
 create index triggers_due on pointsman.triggers (expires_at) where status = 'waiting';
--- lists and retention
+-- lists, counts
 create index triggers_status on pointsman.triggers (project, status, id);
-create index triggers_ended on pointsman.triggers (ended_at) where status <> 'waiting';
-create index triggers_instance on pointsman.triggers (instance_id) where instance_id is not null;
+-- purge and retention
+create index triggers_ended on pointsman.triggers (project, ended_at) where status <> 'waiting';
+-- those of an instance: its end, its awaits, lists
+create index triggers_instance on pointsman.triggers (instance_id, id) where instance_id is not null;
 
--- Events that were sent before anybody waited for them.
+-- Events that were sent before anybody waited for them: one a key, and those of it whose time is over.
 create table pointsman.held_events (
+  id         bigint      generated always as identity primary key,
   project    text        collate "C" not null,
   event_key  text        collate "C" not null,
   expires_at timestamptz not null,
   sent_at    timestamptz not null default now(),
   sent_by    text,
-  payload    jsonb,
-  primary key (project, event_key)
+  dedup      uuid,                  -- of the message that it came by,
+  hash       uuid,                  -- and its body,
+  source     uuid,                  -- and its place
+  payload    jsonb       not null,
+  message    text,                  -- JSON, as of held; null: its expiry leaves no dead letter
+  body       bytea
 );
+-- adoption by a trigger; another one of the key
+create index held_events_key on pointsman.held_events (project, event_key, id);
 create index held_events_expiry on pointsman.held_events (expires_at);
 
--- One row a project, locked by who creates or ends a trigger: what makes a quota exact.
+-- One row a project that has a quota, locked by who creates a trigger: what makes it exact. Ends do not count down, so that they wait for
+-- nobody: the number is what there was at the last count and all that was created since. Where that reaches the limit it is counted anew.
 create table pointsman.quotas (
   project         text   collate "C" not null primary key,
-  active_triggers bigint not null default 0
+  active_triggers bigint not null default 0,
+  max_triggers    bigint not null default 0 -- the limit that it was counted for; 0: something was created without counting
 );
 
 -- Webhooks to be sent, and what became of them. Who writes one gives project, source, source_id, url, type and body. Due is what is

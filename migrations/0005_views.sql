@@ -21,6 +21,8 @@ select s.instance_id, i.project, i.correlation_key, s.id, s.kind, s.name, s.payl
 from pointsman.signals s join pointsman.instances i on i.id = s.instance_id;
 
 create view pointsman.v_triggers as
-select id, event_key, project as project_id, source_type, trigger_type, instance_id, step, status, timeout_secs, request_payload, response_payload,
-  requested_at, received_at, expires_at, error, notify_url, notify_status, event_emit_key, sent_by
+select id, event_key, project as project_id, source_type, trigger_type, instance_id, step,
+  case when source_type = 'workflow_step' then instance_id end as workflow_run_id, case when source_type = 'workflow_step' then step end as workflow_step_run_id,
+  case when source_type = 'job_run' then instance_id end as job_run_id, status, timeout_secs, request_payload, response_payload,
+  requested_at, received_at, expires_at, ended_at, error, notify_url, notify_status, event_emit_key, sent_by
 from pointsman.triggers;

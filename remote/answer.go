@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -97,15 +98,19 @@ func (a *object) outcome(kind, step string) engine.Outcome {
 }
 
 func (a *object) await(step string) engine.Outcome {
-	a.refuse("event")
+	event := a.has("event")
+	wait := a.object("event").eventWait(event)
 	signals, updates := a.awaited("signals"), a.awaited("updates")
 	within := a.millis("timeout_ms", 1)
-	if len(signals)+len(updates) == 0 && within == 0 && !a.has("children") {
-		a.fail("signals", "is missing: an await wants signals, updates, children or timeout_ms, or several of them")
+	if len(signals)+len(updates) == 0 && within == 0 && !event && !a.has("children") {
+		a.fail("signals", "is missing: an await wants signals, updates, an event, children or timeout_ms, or several of them")
 	}
 	o := a.conditions(engine.Await(a.step(step), signals...), signals).OrUpdate(updates...)
 	if within > 0 {
 		o = o.Within(within)
+	}
+	if event && *a.err == nil {
+		o = o.OrEvent(wait)
 	}
 	if a.flag("consume") {
 		o = o.Consuming()
@@ -179,4 +184,20 @@ func (a *object) step(same string) string {
 		return same
 	}
 	return a.checked("step", checkStep)
+}
+
+// eventWait is the event of an await, where there is one.
+func (a *object) eventWait(there bool) (w engine.EventWait) {
+	if !there {
+		return w
+	}
+	if !a.has("event_key") {
+		a.fail("event_key", "is missing: want the key that the event is sent by")
+	}
+	w = engine.EventWait{
+		Key: a.checked("event_key", ident.EventKey), Timeout: time.Duration(a.integer("timeout_secs", 1, int64(engine.MaxEventTimeout/time.Second))) * time.Second,
+		NotifyURL: a.text("notify_url"), RequestPayload: a.value("request_payload"),
+	}
+	a.close("an event")
+	return w
 }

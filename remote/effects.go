@@ -12,7 +12,6 @@ import (
 
 // effects adds what an answer wants of the world to its outcome.
 func (a *object) effects(o engine.Outcome) engine.Outcome {
-	a.refuse("emit")
 	events := a.object("set_events")
 	for _, key := range events.names() {
 		a.check(ident.Key(events.path+key, key))
@@ -32,6 +31,16 @@ func (a *object) effects(o engine.Outcome) engine.Outcome {
 			o = o.Start(n)
 		}
 		s.close("a start")
+	}
+	for _, e := range a.objects("emit") {
+		if !e.has("event_key") {
+			e.fail("event_key", "is missing: want the key of the trigger")
+		}
+		key, payload := e.checked("event_key", ident.EventKey), e.value("payload")
+		e.close("an event")
+		if *a.err == nil {
+			o = o.Emit(key, payload)
+		}
 	}
 	for _, p := range a.objects("publish") {
 		o = o.Publish(p.subject("subject", true), []byte(p.value("data")), p.headers())

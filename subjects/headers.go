@@ -19,7 +19,11 @@ const (
 	HeaderTime          = "Pointsman-Time"            // dead letter: when its stream stored the message, RFC 3339
 	HeaderCut           = "Pointsman-Cut"             // dead letter: what had to be left out of it: "headers", "body", or both
 	HeaderDedupKey      = "Pointsman-Dedup-Key"       // dead letter of a step's signal: its dedup key
+	HeaderEventKey      = "Pointsman-Event-Key"       // dead letter of an event: the key of the trigger it was for
 )
+
+// EventEffect is the subject of the dead letter of an event that a step sent.
+const EventEffect = "event"
 
 // What the reason of a dead letter begins with that tools tell from others.
 const (

@@ -76,11 +76,16 @@ func ErrorOf(err error) *Error {
 	if errors.As(err, &e) {
 		return e
 	}
+	var quota *engine.QuotaError
 	var validator *engine.ValidatorError
 	e = &Error{Code: engine.Code(err), Message: err.Error(), Details: detailsOf(err), cause: err}
 	switch {
 	case errors.Is(err, bridge.ErrNoLetter), errors.Is(err, bridge.ErrNoMessage), errors.Is(err, bridge.ErrNoRoute):
 		e.Code = CodeNotFound
+	case errors.Is(err, engine.ErrNoTrigger):
+		e.Message = engine.ErrNoTrigger.Error()
+	case errors.As(err, &quota):
+		e.Message = quota.Error()
 	case e.Code == CodeNotFound:
 		e.Message = "there is no such instance"
 	case errors.As(err, &validator):

@@ -104,7 +104,7 @@ func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machin
 		worker, err := engine.NewWorker(p.client, engine.WorkerConfig{
 			Machines: slices.Concat(machines, remotes), Queues: cfg.Worker.Queues, Lease: cfg.Worker.Lease, Heartbeat: cfg.Worker.Heartbeat, PollInterval: cfg.Worker.PollInterval,
 			ReapInterval: cfg.Worker.ReapInterval, ShutdownTimeout: cfg.Worker.ShutdownTimeout, Logger: log,
-			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup, Webhooks: cfg.Retention.Webhooks},
+			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup, Triggers: cfg.Retention.Triggers, Webhooks: cfg.Retention.Webhooks},
 		})
 		if err != nil || len(cfg.Machines)+len(machines) == 0 {
 			return worker, err
@@ -193,7 +193,10 @@ func (p *parts) run(ctx context.Context, cfg *config.Config, prog program, log *
 	}
 	p.waker = wake.New(p.nc, p.space)
 	defer p.waker.Close()
-	if p.client, err = engine.NewClient(p.db, engine.Config{Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics, AskValidator: remote.Validators(p.nc, p.space), ValidateTimeout: validateTimeout(cfg)}); err != nil {
+	if p.client, err = engine.NewClient(p.db, engine.Config{
+		Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics, AskValidator: remote.Validators(p.nc, p.space),
+		ValidateTimeout: validateTimeout(cfg), MaxActiveTriggers: cfg.Quotas.MaxActiveTriggers, KeepDedup: cfg.Retention.Dedup,
+	}); err != nil {
 		return err
 	}
 	if err := p.registerValidators(cfg); err != nil {

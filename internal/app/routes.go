@@ -1,8 +1,6 @@
 package app
 
 import (
-	"fmt"
-
 	"github.com/pointsman/pointsman/bridge"
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/config"
@@ -13,12 +11,9 @@ import (
 func bridgeRoutes(cfg *config.Config) ([]bridge.Route, error) {
 	routes := make([]bridge.Route, len(cfg.Routes))
 	for i, r := range cfg.Routes {
-		if r.Event != nil {
-			return nil, cfg.Errorf(fmt.Sprintf("routes[%d].event", i), "sending events is not in this version: use signal or start")
-		}
 		routes[i] = bridge.Route{
 			Name: r.Name, Project: r.Project, Stream: r.Stream, Subjects: r.Subjects,
-			Signal: source(r.Signal), DedupKey: source(r.DedupKey), Payload: source(r.Payload), Format: bridge.Format(r.Format),
+			Event: source(r.Event), Signal: source(r.Signal), DedupKey: source(r.DedupKey), Payload: source(r.Payload), Format: bridge.Format(r.Format),
 			OnMissing: engine.OnMissing(r.OnMissing), HoldFor: r.HoldFor, OnTerminal: engine.OnTerminal(r.OnTerminal),
 			MaxDeliver: r.MaxDeliver, MaxBody: r.MaxBody, Batch: bridge.Batch{Size: r.Batch.Size, Wait: r.Batch.Wait}, Existing: r.Consumer, Ordered: r.Ordered, Paused: r.Paused,
 		}

@@ -25,7 +25,7 @@ func Pointsman() *cobra.Command {
 		retryCommand(&o), pauseCommand(&o), resumeCommand(&o),
 		childrenCommand(&o),
 		publishCommand(&o), routesCommand(&o), heldCommand(&o), dlqCommand(&o), messageCommand(&o),
-		auditCommand(&o), webhooksCommand(&o),
+		auditCommand(&o), triggersCommand(&o), webhooksCommand(&o),
 		keysCommand(&o),
 		sub(&o, "bridge", "Run a bridge, as cmd/bridge does", runBridge), sub(&o, "worker", "Run a worker, as cmd/worker does", runWorker()))
 	return root

@@ -94,7 +94,7 @@ func (t *Route) readMapping(o *object) {
 	o.template("signal", &t.Signal)
 	o.literal("signal", t.Signal, ident.Name)
 	o.template("event", &t.Event)
-	o.literal("event", t.Event, ident.Key)
+	o.literal("event", t.Event, ident.EventKey)
 	for _, i := range o.oneOrMore("correlation_key") {
 		key := o.r.template(i.node, i.path)
 		if key == nil {

@@ -22,6 +22,7 @@ type operation struct {
 	omit    []string   // fields of the request that this call does not have, by their JSON names
 	large   bool       // the body may be maxEnvelope times http.max_body: documents of that size are inside it
 	waits   bool       // it may take api.MaxWait, where the query has wait
+	long    bool       // it may take api.MaxWait: it does its work in many transactions
 	streams bool       // the answer is a stream of events
 	etag    bool       // of an answer that programs ask for again and again
 	status  int        // of success; 0: 200
@@ -64,7 +65,7 @@ func shared[Req, Res any](do func(ctx context.Context, r Req) (Res, error)) func
 
 // limit of the time that the operation may take.
 func (o operation) limit(r *http.Request) time.Duration {
-	if o.waiting(r) {
+	if o.long || o.waiting(r) {
 		return workTimeout + api.MaxWait
 	}
 	return workTimeout

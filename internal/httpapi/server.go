@@ -82,6 +82,7 @@ func New(cfg Config) (*Server, error) {
 	s.instances()
 	s.signals()
 	s.streams()
+	s.triggers()
 	s.operating()
 	s.webhooks()
 	s.stats()

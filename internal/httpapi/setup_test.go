@@ -27,6 +27,7 @@ routes:
   - {name: placed, stream: ORDERS, subject: orders.*.placed, correlation_key: "{{subject[1]}}", start: {machine: order, state: "{{payload}}"}}
   - {name: paid, stream: ORDERS, subject: orders.*.paid, correlation_key: "{{subject[1]}}", signal: payment, on_missing: reject}
   - {name: items, stream: ORDERS, subject: orders.*.item, correlation_key: "{{subject[1]}}", signal: item}
+  - {name: news, stream: ORDERS, subject: orders.*.news, event: "order:{{subject[1]}}"}
 `
 
 // TestServer runs all tests that need the whole on one stack; each has keys of its own.
@@ -41,7 +42,8 @@ func TestServer(t *testing.T) {
 		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Keys": testKeys, "Text": testText, "Unknown": testUnknown, "Sizes": testSizes, "Wait": testWait,
 		"Conditional": testConditional, "Events": testEvents, "Operate": testOperate, "Pages": testPages, "Held": testHeld, "Shared": testShared, "DeadLetters": testDeadLetters,
 		"Stats": testStats, "Headers": testHeaders, "Browsers": testBrowsers, "Stream": testStream, "Readme": testReadme, "Updates": testUpdates, "ChildrenAndWebhooks": testChildrenAndWebhooks,
-		"Webhooks": testWebhooks,
+		"Webhooks":      testWebhooks,
+		"EventTriggers": testEventTriggers, "EventRefusals": testEventRefusals, "EventStream": testEventStream, "EventRoute": testEventRoute,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -50,6 +50,15 @@ func Key(field, s string) error {
 	return nil
 }
 
+// EventKey checks the key of a trigger: a [Key] that is not the name of a request on triggers. The error is an [*Error].
+func EventKey(field, s string) error {
+	switch s {
+	case "stats", "purge", "prefix":
+		return &Error{field, fmt.Sprintf("%q is reserved: it is the name of a request; put something before it, as in order:%s", s, s)}
+	}
+	return Key(field, s)
+}
+
 // Name checks the name of a machine, step, signal, update, queue or project: [A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}.
 // The error is an [*Error].
 func Name(field, s string) error { return name(field, s, true) }

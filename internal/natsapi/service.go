@@ -67,7 +67,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Service{cfg: cfg, operations: operations(cfg.API), slots: make(chan struct{}, maxRequests), waiting: make(chan struct{}, maxWaiting)}, nil
+	return &Service{cfg: cfg, operations: allOperations(cfg.API), slots: make(chan struct{}, maxRequests), waiting: make(chan struct{}, maxWaiting)}, nil
 }
 
 // Run answers requests until ctx is cancelled. Then it takes no more, and returns when those in work are answered, within
@@ -109,6 +109,9 @@ func (s *Service) take(ctx context.Context, verb string, do operation, r micro.R
 		return // who asks for nothing gets nothing, also no start of which nobody would know
 	}
 	slots, limit := s.slots, requestTimeout
+	if long[verb] {
+		limit += api.MaxWait
+	}
 	if (verb == VerbGet || verb == VerbUpdate) && bytes.Contains(body, []byte(`"wait"`)) { // those that only seem to wait are no harm among them
 		slots, limit = s.waiting, requestTimeout+api.MaxWait
 	}

@@ -2,6 +2,7 @@ package natsapi
 
 import (
 	"context"
+	"maps"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -109,6 +110,13 @@ func operations(a *api.API) map[string]operation {
 		VerbWebhooksRetry: of(a.RetryWebhooks),
 		VerbChildren:      of(a.Children),
 	}
+}
+
+// allOperations are those of all verbs.
+func allOperations(a *api.API) map[string]operation {
+	all := operations(a)
+	maps.Copy(all, triggerOperations(a))
+	return all
 }
 
 // of makes an operation of one whose request is all in the body.

@@ -12,9 +12,11 @@ import (
 type Canceled struct {
 	IDs   []uuid.UUID // the instances that it ended
 	Woken []string    // queues of parents that have more to do for it
+
+	Triggers []EndedTrigger // that they waited for
 }
 
-// Cancel ends live instances, and tells their parents. What executes goes on until it commits in vain or hears of it from its heartbeat.
+// Cancel ends live instances, with the triggers that they wait for, and tells their parents. What executes goes on until it commits in vain or hears of it from its heartbeat.
 func (s *Store) Cancel(ctx context.Context, instances []uuid.UUID, reason string, publish []string) (c Canceled, err error) {
 	err = s.inTx(ctx, func(tx *Store) error {
 		c = Canceled{}
@@ -35,7 +37,7 @@ func (s *Store) Cancel(ctx context.Context, instances []uuid.UUID, reason string
 		if err != nil {
 			return err
 		}
-		if err := tx.run(ctx, tx.clearEnded(instances)); err != nil {
+		if err := tx.run(ctx, tx.clearEnded(instances, &c.Triggers)); err != nil {
 			return err
 		}
 		tx.moved = append(tx.moved, instances...)

@@ -61,6 +61,9 @@ type Outcome struct {
 	Publish []Publish
 	Signals []Signal
 	Starts  []NewInstance
+
+	Waits []NewTrigger // of an await, for the keys that it names
+	Emits []EventSend
 }
 
 // Event is a value that an instance publishes.
@@ -210,7 +213,9 @@ func intArray(items []int64) string {
 type Group struct {
 	Last    []uuid.UUID // leases of which nothing is left after it
 	Publish []string    // terminal statuses that are published
-	Ahead   Lease       // for those of the outcomes that have an Ahead
+	// MaxTriggers is how many triggers of a project may wait; 0: any number.
+	MaxTriggers int
+	Ahead       Lease // for those of the outcomes that have an Ahead
 }
 
 // Lease is one that a worker takes.
@@ -225,6 +230,11 @@ type Settled struct {
 	Passed map[uuid.UUID]int32 // the instances whose outcome counted, with the rev it was picked at
 	Woken  []string            // queues that have more to do for it
 	Ahead  []*Work             // leased again at once, with their inboxes
+	// Refused are the outcomes that await an event they cannot wait for. They are as if they had not been in the group: it is for the
+	// machine to say what comes of it.
+	Refused map[uuid.UUID]MadeTrigger
+	Made    []NewTrigger
+	Ended   []EndedTrigger
 }
 
 // Commit settles outcomes, of any of this worker's leases, as one transaction. An outcome whose lease is gone or whose rev has
@@ -237,7 +247,9 @@ func (s *Store) Commit(ctx context.Context, os []Outcome, g Group) (*Settled, er
 		return nil, err
 	}
 	settled := &Settled{Passed: make(map[uuid.UUID]int32, len(os))}
-	if slices.ContainsFunc(os, func(o Outcome) bool { return len(o.Signals)+len(o.Starts) > 0 || o.tells() || o.moves() }) {
+	if slices.ContainsFunc(os, func(o Outcome) bool {
+		return len(o.Signals)+len(o.Starts)+len(o.Waits)+len(o.Emits) > 0 || o.tells() || o.moves()
+	}) {
 		err = s.commitEffects(ctx, os, a, g, settled)
 	} else {
 		err = s.together(ctx, append([]statement{s.commit(a, nil, g, settled)}, s.settle(a, settled)...)...)
@@ -292,7 +304,7 @@ func (s *Store) commit(a *outcomeArrays, targets []uuid.UUID, g Group, settled *
 // of outcomes that did not pass: nobody else would.
 func (s *Store) settle(a *outcomeArrays, settled *Settled) (sts []statement) {
 	if len(a.ended) > 0 {
-		sts = append(sts, s.clearEnded(a.ended))
+		sts = append(sts, s.clearEnded(a.ended, &settled.Ended))
 	}
 	if len(a.parked) > 0 && !flaw.Is(flaw.NoRecheck) {
 		sts = append(sts, statement{"recheck", s.text.recheck, []any{a.parked, append([]uuid.UUID{}, a.starting...)}, func(r pgx.Rows) error {
@@ -313,8 +325,13 @@ func (s *Store) settle(a *outcomeArrays, settled *Settled) (sts []statement) {
 	return append(sts, s.release(a.held, settled.wake)...)
 }
 
-func (s *Store) clearEnded(instances []uuid.UUID) statement {
-	return statement{"clear ended", s.text.clearEnded, []any{instances}, nil}
+// clearEnded also cancels the triggers of the instances.
+func (s *Store) clearEnded(instances []uuid.UUID, triggers *[]EndedTrigger) statement {
+	return statement{"clear ended", s.text.clearEnded, []any{instances}, func(r pgx.Rows) error {
+		e, err := endedWith(r)
+		*triggers = append(*triggers, e)
+		return err
+	}}
 }
 
 // commitText (arrays: $1 tokens, $2 ids, $3 revs, $4 kinds, $5 steps, $6 states, $7 awaits, $8 how many, $9 delays in
@@ -415,7 +432,9 @@ const commitOutputs = `, ev as (
 // retry, what was awaited before the rest, up to 64 MiB: one value holds no more than a few times that. Not live is said by the status
 // here: an index on the ended would be read whole.
 const clearEndedText = `
-with /* clear ended */ d as (
+with /* clear ended */ gone as materialized (
+  select i.id from pointsman.instances i where i.id = any($1) and i.status is not null
+), ` + cancelEnded + `, d as (
   delete from pointsman.signals s using pointsman.instances i where i.id = any($1) and i.status is not null and s.instance_id = i.id
   returning s.*, ` + tag + ` = any(i.awaits) as awaited, i.status <> 'done' as keep
 ), sized as (
@@ -423,8 +442,10 @@ with /* clear ended */ d as (
 ), k as (
   select instance_id, jsonb_agg(to_jsonb(z) - array['instance_id', 'awaited', 'keep', 'upto'] order by id) as signals
   from sized z where upto <= 64 << 20 group by instance_id
+), kp as (
+  update pointsman.instances i set kept = k.signals from k where i.id = k.instance_id
 )
-update pointsman.instances i set kept = k.signals from k where i.id = k.instance_id`
+select id, project, source_type from tr`
 
 // dropTimersText ($1 ids, $2 revs as picked): the timer of the await that this step came from, which a lost lease may have left some
 // revs behind. Without it a machine that parks often under a long deadline leaves a row a visit until then.

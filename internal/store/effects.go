@@ -34,6 +34,12 @@ func (o *Outcome) Scopes() (scopes []uuid.UUID) {
 	for _, n := range o.Starts {
 		scopes = append(scopes, n.Locks(o.Project)...)
 	}
+	for _, n := range o.Waits {
+		scopes = append(scopes, EventScope(o.Project, n.Key))
+	}
+	for _, e := range o.Emits {
+		scopes = append(scopes, EventScope(o.Project, e.Key))
+	}
 	return scopes
 }
 
@@ -55,7 +61,16 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 		if err != nil {
 			return err
 		}
+		if targets, err = tx.resolveEvents(ctx, os, targets); err != nil {
+			return err
+		}
+		if os, a, err = tx.makeTriggers(ctx, os, a, targets, &g, settled); err != nil {
+			return err
+		}
 		if err := tx.run(ctx, tx.commit(a, targets, g, settled)); err != nil {
+			return err
+		}
+		if err := tx.emit(ctx, os, settled); err != nil {
 			return err
 		}
 		waiting, err := tx.tellParents(ctx, told(os, settled))
@@ -68,6 +83,9 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 			if err := tx.send(ctx, e, settled); err != nil {
 				return err
 			}
+		}
+		if err := tx.tellParked(ctx, os, settled); err != nil {
+			return err
 		}
 		for _, st := range tx.settle(a, settled) {
 			if err := tx.run(ctx, st); err != nil {

@@ -1,15 +1,18 @@
 package store
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // witnesses are the explorer's own record: of every signal that ever got into an inbox, and of what deliveries said they took in.
 const witnesses = `
-create table pointsman.witness (instance_id uuid, id bigint, dedup_key text);
+create table pointsman.witness (instance_id uuid, id bigint, dedup_key text, kind text);
 create table pointsman.accepted (dedup_key text);
 create function pointsman.bear_witness() returns trigger language plpgsql as $$
-  begin insert into pointsman.witness values (new.instance_id, new.id, new.dedup_key); return null; end $$;
+  begin insert into pointsman.witness values (new.instance_id, new.id, new.dedup_key, new.kind); return null; end $$;
 create trigger bear_witness after insert on pointsman.signals for each row execute function pointsman.bear_witness();
-` + reset
+` + triggerWitnesses + reset
 
 // reset makes a function that empties what scenarios write; its statements are planned once. Ids that scenarios give to signals of
 // their own are below 1000.
@@ -21,11 +24,14 @@ delete from pointsman.running_keys; delete from pointsman.waiters; delete from p
 delete from pointsman.verdicts; delete from pointsman.departed; update pointsman.departed_to set finished_at = '-infinity';
 delete from pointsman.webhook_deliveries; delete from pointsman.triggers;
 delete from pointsman.witness; delete from pointsman.accepted; perform setval('pointsman.signal_ids', 1000);
+delete from pointsman.triggers; delete from pointsman.held_events; delete from pointsman.quotas; delete from pointsman.webhook_deliveries; delete from pointsman.told;
 end $$;
 `
 
+type invariant struct{ rule, sql string }
+
 // invariants hold whenever nobody is in the middle of something; each query finds what violates it.
-var invariants = []struct{ rule, sql string }{
+var invariants = []invariant{
 	{"a signal was lost", `
 		select w.dedup_key from pointsman.witness w join pointsman.instances i on i.id = w.instance_id and i.live
 		where not exists (select from pointsman.signals s where s.instance_id = w.instance_id and s.id = w.id)
@@ -34,7 +40,7 @@ var invariants = []struct{ rule, sql string }{
 		select a.dedup_key from pointsman.accepted a where not exists (select from pointsman.witness w where w.dedup_key = a.dedup_key)
 		and not exists (select from pointsman.held h where h.dedup_key = a.dedup_key) and not exists (select from pointsman.outbox o where o.kind = 'dead' and convert_from(o.body, 'UTF8')::jsonb->>'d' = a.dedup_key)`},
 	{"a signal was seen twice", `
-		select w.dedup_key from pointsman.witness w join pointsman.instances i on i.id = w.instance_id group by i.scope, w.dedup_key having count(distinct w.id) > 1`},
+		select w.dedup_key from pointsman.witness w join pointsman.instances i on i.id = w.instance_id group by i.scope, w.dedup_key, w.kind having count(distinct w.id) > 1`},
 	{"a signal was seen and is held or dead", `
 		select w.dedup_key from pointsman.witness w join pointsman.instances i on i.id = w.instance_id
 		where exists (select from pointsman.held h where h.project = i.project and h.key = i.correlation_key and h.dedup_key = w.dedup_key)
@@ -84,15 +90,15 @@ var invariants = []struct{ rule, sql string }{
 	{"is held beside a live one", `
 		select h.dedup_key from pointsman.held h join pointsman.instances i on i.project = h.project and i.correlation_key = h.key and i.live where h.expires_at > now()`},
 	{"the ledger has what was not delivered", `
-		select l.signal_id from pointsman.ledger l where l.signal_id is not null
+		select l.signal_id from pointsman.ledger l where l.signal_id > 0
 		and not exists (select from pointsman.witness w where w.instance_id = l.instance_id and w.id = l.signal_id)`},
 	{"the ledger has not what was delivered", `
 		select w.dedup_key from pointsman.witness w join pointsman.instances i on i.id = w.instance_id
-		where i.inserted_at > now() - interval '1 h' and not exists (select from pointsman.ledger l where l.scope = i.scope and l.instance_id = i.id and l.signal_id = w.id)`},
+		where w.kind <> 'event' and i.inserted_at > now() - interval '1 h' and not exists (select from pointsman.ledger l where l.scope = i.scope and l.instance_id = i.id and l.signal_id = w.id)`},
 	{"the gone has left something", `
 		select x.what || ' of ' || x.instance_id from (select 'history' as what, instance_id from pointsman.history union all select 'events', instance_id from pointsman.events
 			union all select 'unique key', instance_id from pointsman.unique_keys
-			union all select 'ledger', instance_id from pointsman.ledger l where not exists (select from pointsman.departed d where d.instance_id = l.instance_id)) x
+			union all select 'ledger', instance_id from pointsman.ledger l where not exists (select from pointsman.departed d where d.instance_id = l.instance_id) and not exists (select from pointsman.triggers g where g.id = l.instance_id)) x
 		where not exists (select from pointsman.instances i where i.id = x.instance_id)`},
 	{"a lease is not whole", `
 		select l.token from pointsman.leases l where cardinality(l.ids) = 0 or cardinality(l.ids) <> cardinality(l.revs)`},
@@ -126,8 +132,9 @@ const occupies = `(i.unique_scope & case when not i.live then case i.status when
 	when exists (select from pointsman.leases l, unnest(l.ids, l.revs) x(id, rev) where x.id = i.id and x.rev = i.rev) then 2 else 1 end) <> 0`
 
 var invariantsText = func() string {
-	parts := make([]string, len(invariants))
-	for i, in := range invariants {
+	all := slices.Concat(invariants, triggerInvariants)
+	parts := make([]string, len(all))
+	for i, in := range all {
 		parts[i] = `select '` + in.rule + `', v::text from (` + in.sql + `) q(v)`
 	}
 	return strings.Join(parts, ` union all `)

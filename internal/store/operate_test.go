@@ -13,7 +13,7 @@ func (f *fixture) retry(id uuid.UUID, key string) Retried {
 	f.t.Helper()
 	var r Retried
 	err := f.InScopes(f.t.Context(), []uuid.UUID{KeyScope(project, key)}, func(tx *Store) (err error) {
-		r, err = tx.Retry(f.t.Context(), id)
+		r, err = tx.Retry(f.t.Context(), id, nil, 0)
 		return err
 	})
 	return must(r, err)(f.t)

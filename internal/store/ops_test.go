@@ -250,7 +250,7 @@ func retrying(n int) op { return retryingAs(n, n) }
 func retryingAs(n, holder int) op {
 	return func(ctx context.Context, s *Store) error {
 		return s.InScopes(ctx, []uuid.UUID{KeyScope(project, key(holder))}, func(tx *Store) error {
-			_, err := tx.Retry(ctx, u(n))
+			_, err := tx.Retry(ctx, u(n), nil, 0)
 			return err
 		})
 	}

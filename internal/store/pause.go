@@ -43,6 +43,11 @@ func (s *Store) Resume(ctx context.Context, instances []uuid.UUID) (woken []stri
 		if err != nil || len(parked) == 0 {
 			return err
 		}
+		told, err := tx.Tell(ctx, parked)
+		if err != nil {
+			return err
+		}
+		woken = append(woken, told...)
 		queues, err := tx.Recheck(ctx, parked)
 		for _, queue := range queues {
 			woken = append(woken, queue)
@@ -90,4 +95,9 @@ func noted(outcome string) string {
   select u.id, u.rev, coalesce((
     select h.nth + 1 from pointsman.history h where h.instance_id = u.id and h.rev = u.rev order by h.nth desc limit 1), 0), u.step, '` + outcome + `', u.attempt from u
 )`
+}
+
+// LockInstances locks instances, live or not, until the end of the transaction.
+func (s *Store) LockInstances(ctx context.Context, instances []uuid.UUID) error {
+	return s.run(ctx, s.lockInstances(instances))
 }

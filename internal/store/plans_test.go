@@ -33,7 +33,7 @@ insert into pointsman.history (instance_id, rev, attempt, step, outcome) select 
 insert into pointsman.events (instance_id, key, rev, value) select id, 'e', 1, '{}' from pointsman.instances;
 insert into pointsman.verdicts (scope, dedup, hash, verdict) select id, id, id, '{}' from pointsman.instances;
 insert into pointsman.departed (instance_id, due, scope, project) select id, now(), scope, 'p' from pointsman.instances;
-insert into pointsman.triggers (id, project, event_key, status, source_type, timeout_secs, expires_at) select gen_random_uuid(), 'p', 'e' || g, 'received', 'api', 1, now() from generate_series(1, 4000) g;
+` + crowdOfTriggers + `
 insert into pointsman.webhook_deliveries (project, source, source_id, url, type, body, status) select 'p', 'trigger', id, 'https://h' || ascii(id::text) || '/', 't', '{}', s from pointsman.triggers, unnest('{pending,delivered,failed}'::text[]) s;
 `
 
@@ -81,6 +81,9 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"next due": x.nextDue, "cancel": x.cancel, "standings": x.standings, "retry": x.retry, "pause": x.pause, "start": x.start, "nobody by key": x.nobodyKey, "nobody by id": x.nobodyID, "outbox": x.outbox, "published": x.published, "postpone": x.postpone,
 		"retire": x.retire, "let go": x.letGo, "note": x.note, "forget": x.forget, "next retired": x.nextRetired,
 	}
+	for name, sql := range triggerStatements(x) {
+		statements[name] = sql
+	}
 	statements["tell parents"], statements["wake parents"], statements["tell unstarted"] = x.tellParents, x.wakeParents, x.tellUnstarted
 	statements["tell missed"], statements["children"] = x.tellMissed, x.children
 	seldom := map[string]string{
@@ -104,7 +107,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 	for _, filled := range []bool{false, true} {
 		if filled {
 			f.exec(crowd)
-			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys, pointsman.history, pointsman.events, pointsman.verdicts, pointsman.departed, pointsman.triggers, pointsman.webhook_deliveries`)
+			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys, pointsman.history, pointsman.events, pointsman.verdicts, pointsman.departed, pointsman.triggers, pointsman.webhook_deliveries, pointsman.held_events, pointsman.quotas`)
 		}
 		for name, sql := range statements {
 			checkPlan(t, conn, fmt.Sprintf("%s, tables filled: %t", name, filled), sql)
@@ -148,5 +151,5 @@ var (
 	// small tables may be read whole.
 	small = map[string]bool{"machines": true, "workers": true, "relays": true, "outbox_shards": true, "departed_to": true, "api_keys": true}
 	// inOrder are read from their beginning, up to a limit.
-	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "verdicts_at": true, "webhook_deliveries_next": true}
+	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "verdicts_at": true, "webhook_deliveries_next": true, "triggers_due": true, "held_events_expiry": true, "triggers_ended": true}
 )

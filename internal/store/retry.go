@@ -16,9 +16,9 @@ type Retried struct {
 }
 
 // Retry makes a failed or canceled instance live again, where it was when it ended, with the inbox that it had. It runs in a transaction
-// that holds the lock of the scope of its key ([Store.InScopes]), and gives it what is held for that, and the ends of its children that it
-// has missed.
-func (s *Store) Retry(ctx context.Context, id uuid.UUID) (Retried, error) {
+// that holds the locks of the scope of its key ([Store.InScopes]) and of these event keys ([Store.EventKeys]), and gives it what is held for
+// that, and the ends of its children that it has missed. Its triggers wait again, where they may: maxActive is the quota of its project.
+func (s *Store) Retry(ctx context.Context, id uuid.UUID, eventKeys []string, maxActive int) (Retried, error) {
 	r := Retried{Verdict: Missing}
 	var parked bool
 	var since *time.Time
@@ -41,11 +41,17 @@ func (s *Store) Retry(ctx context.Context, id uuid.UUID) (Retried, error) {
 			return r, err
 		}
 	}
-	if !parked {
-		return r, nil
+	if err := s.revive(ctx, id, eventKeys, maxActive); err != nil || !parked {
+		return r, err
+	}
+	told, err := s.Tell(ctx, []uuid.UUID{id})
+	if err != nil {
+		return r, err
 	}
 	woken, err := s.Recheck(ctx, []uuid.UUID{id})
-	r.Queue = woken[id]
+	if r.Queue = woken[id]; len(told) > 0 {
+		r.Queue = told[0]
+	}
 	return r, err
 }
 

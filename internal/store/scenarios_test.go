@@ -29,6 +29,7 @@ func scenarios() (all []scenario) {
 		all = append(all, part...)
 	}
 	all = append(all, rewinds()...)
+	all = append(all, triggerScenarios()...)
 	all = append(all, joining()...)
 	all = append(all, conditions()...)
 	all = append(all, updateScenarios()...)

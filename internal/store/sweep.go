@@ -212,7 +212,7 @@ delete /* expire held */ from pointsman.held where ctid = any(array(
   select ctid from pointsman.held where expires_at <= now() order by expires_at limit $1 for update skip locked))
 returning project, key, dedup, inserted_at, message, body, name, dedup_key`
 
-// NextDue is how long it is until the next timer, lease or hold is due, at most limit.
+// NextDue is how long it is until the next timer, lease, hold or trigger is due, at most limit.
 func (s *Store) NextDue(ctx context.Context, limit time.Duration) (time.Duration, error) {
 	wait := limit
 	err := s.together(ctx, statement{"next due", s.text.nextDue, []any{limit}, func(r pgx.Rows) error { return r.Scan(&wait) }})
@@ -223,4 +223,6 @@ const nextDueText = `
 select /* next due */ least(now() + $1::interval,
   (select run_at from pointsman.timers order by run_at limit 1),
   (select expires_at from pointsman.leases order by expires_at limit 1),
-  (select expires_at from pointsman.held order by expires_at limit 1)) - now()`
+  (select expires_at from pointsman.held order by expires_at limit 1),
+  (select expires_at from pointsman.triggers where status = 'waiting' order by expires_at limit 1),
+  (select expires_at from pointsman.held_events order by expires_at limit 1)) - now()`

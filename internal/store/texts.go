@@ -34,6 +34,12 @@ type texts struct {
 	addDeliveries, claimDeliveries, nextDelivery         string
 	recordDeliveries, giveUpDeliveries, retireDeliveries string
 	listDeliveries, deliveryByID, retryDeliveries        string
+
+	trigger, triggersByID, triggerStandings, listTriggers, listTriggersOf, triggerCounts        string
+	lookNew, createTriggers, carryMissed, makeQuotas, lockQuotas, countTriggers, saveQuotas     string
+	endTriggers, sweepTriggers, triggersDue, tell, endedWith, revive                            string
+	lookEvents, noteEvents, holdEvents, adoptEvents, expireHeldEvents, resolveEvents, lockGroup string
+	triggersWithPrefix, purgeTriggers, countPurge, triggerProjects                              string
 }
 
 func newTexts(q func(string) string) texts {
@@ -68,6 +74,16 @@ func newTexts(q func(string) string) texts {
 		apiKey: q(apiKeyText), insertKey: q(insertKeyText), revokeKey: q(revokeKeyText), listKeys: q(listKeysText), anyKey: q(anyKeyText),
 		listWorkers: q(listWorkersText), listQueues: q(listQueuesText), countLive: q(countLiveText), countEnded: q(countEndedText),
 		standStill: q(standStillText), age: q(ageText), readyLanes: q(readyLanesText),
+
+		trigger: q(triggerText), triggersByID: q(triggersByIDText), triggerStandings: q(triggerStandingsText), listTriggers: q(listTriggersText),
+		listTriggersOf: q(listTriggersOfText), triggerCounts: q(triggerCountsText),
+		lookNew: q(lookNewText), createTriggers: q(createTriggersText), carryMissed: q(carryMissedText), makeQuotas: q(makeQuotasText), lockQuotas: q(lockQuotasText),
+		countTriggers: q(countTriggersText), saveQuotas: q(saveQuotasText),
+		endTriggers: q(endNow.Replace(endTriggersText)), sweepTriggers: q(endSwept.Replace(endTriggersText)), triggersDue: q(triggersDueText), tell: q(toldText),
+		endedWith: q(endedWithText), revive: q(reviveText),
+		lookEvents: q(lookEventsText), noteEvents: q(noteEventsText), holdEvents: q(holdEventsText), adoptEvents: q(adoptEventsText), expireHeldEvents: q(expireHeldEventsText),
+		resolveEvents: q(resolveEventsText), lockGroup: q(lockGroupText),
+		triggersWithPrefix: q(triggersWithPrefixText), purgeTriggers: q(purgeTriggersText), countPurge: q(countPurgeText), triggerProjects: q(triggerProjectsText),
 		wakeParents: q(wakeParentsText), tellParents: q(tellParentsText), tellMissed: q(tellMissedText), tellUnstarted: q(tellUnstartedText),
 		children: q(childrenText), checkPath: q(checkPathText),
 		judged: q(judgedText), keepVerdict: q(keepVerdictText), forgetVerdicts: q(forgetVerdictsText), updateTaken: q(updateTakenText), validated: q(validatedText), setEvent: q(setEventText),
