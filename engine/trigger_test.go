@@ -630,8 +630,10 @@ func TestWatchTrigger(t *testing.T) {
 	}
 	equal(t, "statuses", fmt.Sprint(statuses), "[waiting received]")
 	n := 0
-	for g := range b.WatchTrigger(t.Context(), "", "seen") {
-		n++
+	for g, err := range b.WatchTrigger(t.Context(), "", "seen") {
+		if n++; err != nil {
+			t.Error(err)
+		}
 		equal(t, "at once", g.Status, engine.TriggerReceived)
 	}
 	equal(t, "yields", n, 1)

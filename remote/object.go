@@ -189,17 +189,6 @@ func (o *object) objects(name string) (list []*object) {
 // names of the fields that were not taken yet.
 func (o *object) names() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
-// refuse fails for fields that this version does not know what to do with.
-func (o *object) refuse(names ...string) {
-	known := len(o.known)
-	for _, name := range names {
-		if o.take(name) != nil {
-			o.fail(name, "is not in this version")
-		}
-	}
-	o.known = o.known[:known]
-}
-
 // close fails for a field that nobody asked for.
 func (o *object) close(what string) {
 	for _, name := range o.names() {

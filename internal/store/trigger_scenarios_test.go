@@ -272,8 +272,10 @@ func triggerScenarios() []scenario {
 	limit := `select 1 where (select count(*) from pointsman.triggers where status = 'waiting') <> 2`
 	message := func(dedup, payload string) EventSend {
 		source := Source("r", "S", time.Unix(1, 0), 1)
-		return EventSend{Project: project, Key: eventKey(1), Payload: []byte(payload), Hold: time.Hour, Original: &Original{Route: "r"}, Body: []byte(payload),
-			Message: &EventMessage{Dedup: SignalDedup(dedup), Hash: SignalHash("event", "", []byte(payload)), Source: &source, Recheck: true}}
+		return EventSend{
+			Project: project, Key: eventKey(1), Payload: []byte(payload), Hold: time.Hour, Original: &Original{Route: "r"}, Body: []byte(payload),
+			Message: &EventMessage{Dedup: SignalDedup(dedup), Hash: SignalHash("event", "", []byte(payload)), Source: &source, Recheck: true},
+		}
 	}
 	const received = `select 1 where (select count(*) from pointsman.triggers where status = 'received') <> 1`
 	const anew = `select 1 from pointsman.triggers having count(*) > 1`
