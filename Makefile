@@ -1,8 +1,10 @@
 GOLANGCI_LINT := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 FUZZTIME ?= 30s
 HISTORIES ?= 10000
+DURATION ?= 30m
+REPORT ?= soak-report.txt
 
-.PHONY: help test lint integration bench plans fuzz model
+.PHONY: help test lint integration soak bench plans fuzz model
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,6 +17,10 @@ lint: ## format, imports and the usual mistakes; the fix is often: make lint ARG
 
 integration: ## the built programs under kill -9
 	go test -count=1 -v ./integration/...
+
+soak: ## everything under a nemesis for DURATION; BACKEND=containers has it in containers. The report is written to REPORT
+	POINTSMAN_SOAK=$(DURATION) POINTSMAN_SOAK_BACKEND=$(BACKEND) POINTSMAN_SOAK_REPORT=$(abspath $(REPORT)) \
+		go test -count=1 -timeout 24h -run '^TestSoak$$' -v ./integration/guarantees
 
 bench: ## Go benchmarks, once each: that they run, not how fast
 	go test -run '^$$' -bench . -benchtime 1x ./...

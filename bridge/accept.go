@@ -22,6 +22,7 @@ const silence = 5 * time.Second
 func (c *consumer) take(ctx, work context.Context, batch []delivery) {
 	release := c.keepAlive(batch)
 	defer release()
+	flawed(batch)
 
 	var intakes []engine.Intake
 	for _, d := range batch {

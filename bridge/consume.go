@@ -78,6 +78,7 @@ func (c *consumer) sessions(ctx, work context.Context) {
 			return
 		}
 		if paused {
+			c.standBy()
 			short = 0
 			continue
 		}

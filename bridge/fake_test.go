@@ -114,6 +114,9 @@ func (in *memInbox) AcceptOrdered(ctx context.Context, f engine.Fence, batch []e
 	}
 	in.do(func() {
 		in.attempts++
+		if err = in.err; err != nil {
+			return
+		}
 		if f.Epoch != in.epoch {
 			err = engine.ErrFenced
 			return
@@ -181,6 +184,7 @@ type memOutbox struct {
 	postponed map[int64]bool
 	dead      map[int64]string
 	delays    []time.Duration
+	holds     int
 	released  bool
 	err       error
 }
@@ -194,7 +198,7 @@ func newMemOutbox(rows ...engine.Publication) *memOutbox {
 }
 
 func (o *memOutbox) HoldShards(context.Context, string, time.Duration) (shards []int, err error) {
-	o.do(func() { shards, err = []int{0, 1}, o.err })
+	o.do(func() { shards, err, o.holds = []int{0, 1}, o.err, o.holds+1 })
 	return shards, err
 }
 

@@ -30,12 +30,21 @@ func (c *consumer) whileOurs(ctx, work context.Context, run func(ctx, work conte
 		run(ours, work)
 		lost()
 		<-kept
+		if ctx.Err() == nil {
+			c.standBy()
+		}
 	}
 	release, cancel := context.WithTimeout(work, flushTimeout)
 	defer cancel()
 	if err := c.journal.ReleaseRoute(release, c.route.Name, c.owner); err != nil {
 		c.log.Debug("release route", "error", err)
 	}
+}
+
+// standBy: what kept a batch from being taken in troubles whoever reads the route next, and not this bridge.
+func (c *consumer) standBy() {
+	c.health.report(partInbox(c.route.Name), nil)
+	c.health.report(partDeadLetters(c.route.Name), nil)
 }
 
 func (c *consumer) hold(ctx context.Context) (held bool, err error) {

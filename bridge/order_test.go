@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -75,6 +76,25 @@ func TestOrderedTakeover(t *testing.T) {
 	b.inOrder(100)
 	b.acked("ORDERS", "pointsman-orders", 100)
 	b.eventually("the first stands by", func() bool { return first.Ready() == nil })
+}
+
+// A bridge whose inbox does not answer loses its route. Then it stands by, and is as ready as any that does.
+func TestOrderedStandsByAfterTrouble(t *testing.T) {
+	b := setup(t, "a")
+	b.inbox.epoch = 1
+	b.inbox.err = errors.New("away")
+	b.runWith(b.config(b.ordered()), impatient)
+	b.publishFrom(0, 20)
+	first := b.bridge
+	b.eventually("trouble", func() bool {
+		err := first.Ready()
+		return err != nil && strings.Contains(err.Error(), "inbox for route orders")
+	})
+	b.runWith(b.config(b.ordered()), impatient)
+	b.inbox.do(func() { b.inbox.epoch, b.inbox.err = 2, nil })
+	b.takeOver()
+	b.inOrder(20)
+	b.eventually("the first is ready again", func() bool { return first.Ready() == nil })
 }
 
 // Some of its messages are given to another client of the consumer, as to a bridge that asked for them before it was killed.

@@ -45,6 +45,20 @@ func TestPausedByAnOperator(t *testing.T) {
 	b.acked("ORDERS", "pointsman-orders", 15)
 }
 
+// A route whose inbox does not answer is no trouble any more when it is paused.
+func TestPausedInTrouble(t *testing.T) {
+	b := setup(t, "a")
+	b.inbox.err = errors.New("away")
+	b.run(b.watchful(b.orders()))
+	b.publishN(3)
+	b.eventually("trouble", func() bool {
+		err := b.bridge.Ready()
+		return err != nil && strings.Contains(err.Error(), "inbox for route orders")
+	})
+	b.pause(true)
+	b.ready()
+}
+
 // What is in hand when a route is paused is taken in; what the inbox refused then comes again after the resume.
 func TestPauseSettlesWhatIsInHand(t *testing.T) {
 	b := setup(t, "a")

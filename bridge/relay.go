@@ -114,13 +114,13 @@ func (r *relay) turn(ctx, work context.Context) error {
 	if err := r.record(recording); err != nil {
 		return err
 	}
+	if !r.conn.IsConnected() { // its shards run out, and go to a relay that can publish
+		return fmt.Errorf("nats: %s", r.conn.Status())
+	}
 	ctx, cancel = context.WithTimeout(ctx, journalTimeout)
 	defer cancel()
 	if err := r.hold(ctx); err != nil {
 		return err
-	}
-	if !r.conn.IsConnected() {
-		return fmt.Errorf("nats: %s", r.conn.Status())
 	}
 	return r.read(ctx, work)
 }

@@ -282,6 +282,26 @@ func TestRelayPostgresOutage(t *testing.T) {
 	}
 }
 
+// A relay that cannot publish lets its shards go to one that can.
+func TestRelayWithoutNATSHoldsNothing(t *testing.T) {
+	b := setup(t)
+	cfg := b.relayConfig()
+	cfg.Conn = b.server.Conn(t)
+	cfg.Conn.Close()
+	br, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := br.relay.turn(t.Context(), t.Context()); err == nil || !strings.Contains(err.Error(), "nats: CLOSED") {
+			t.Errorf("got %v", err)
+		}
+	}
+	if b.outbox.holds != 0 {
+		t.Errorf("it held shards %d times", b.outbox.holds)
+	}
+}
+
 func TestRelayReleasesItsShards(t *testing.T) {
 	b := setup(t)
 	stop := b.run(b.relayConfig())

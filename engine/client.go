@@ -92,8 +92,10 @@ func NewClient(db *pgxpool.Pool, cfg Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{store: st, publish: []string{string(StatusDone), string(StatusFailed), string(StatusCanceled)}, waker: cfg.Waker, log: cfg.Logger, pokes: map[*Worker]struct{}{},
-		validators: validators{all: map[validated]Validator{}}, askValidator: cfg.AskValidator, validateTimeout: cmp.Or(cfg.ValidateTimeout, defaultValidateTimeout)}
+	c := &Client{
+		store: st, publish: []string{string(StatusDone), string(StatusFailed), string(StatusCanceled)}, waker: cfg.Waker, log: cfg.Logger, pokes: map[*Worker]struct{}{},
+		validators: validators{all: map[validated]Validator{}}, askValidator: cfg.AskValidator, validateTimeout: cmp.Or(cfg.ValidateTimeout, defaultValidateTimeout),
+	}
 	if cfg.Outcomes != nil {
 		c.publish = []string{}
 		for _, s := range cfg.Outcomes {

@@ -44,10 +44,15 @@ func connectDocker(ctx context.Context) (*testcontainers.DockerClient, error) {
 		}
 		_ = docker.Close()
 	}
+	return nil, without(err)
+}
+
+// without Docker a test is skipped, but for CI.
+func without(why error) error {
 	if os.Getenv("CI") == "true" {
-		return nil, fmt.Errorf("Docker does not answer: %w; %s=never does without", err, containersVariable)
+		return fmt.Errorf("no Docker answers, and CI is true: %w; %s=never goes without containers", why, containersVariable)
 	}
-	return nil, fmt.Errorf("%w: Docker does not answer: %w", errNoDocker, err)
+	return fmt.Errorf("%w: no Docker answers: %w", errNoDocker, why)
 }
 
 // configure Testcontainers before it reads its configuration, which it does once. What is set already stays.

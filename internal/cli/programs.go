@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/app"
 	"github.com/pointsman/pointsman/internal/config"
 )
@@ -19,12 +20,15 @@ More copies share the work. SIGTERM drains.`,
 }
 
 // Worker is the command of cmd/worker.
-func Worker() *cobra.Command {
+func Worker() *cobra.Command { return WorkerWith() }
+
+// WorkerWith is the command of a worker that has these machines beside those of its configuration.
+func WorkerWith(machines ...*engine.Machine) *cobra.Command {
 	return program("worker", "Run the instances of the configured machines",
 		`worker runs the machines of the configuration, whose steps are answered over NATS by services of yours, and does what any worker
 does for all instances: deadlines, delayed starts, leases and holds that ran out. Machines in Go run in a program of your own that
 imports package engine. More copies share the work. SIGTERM drains.`,
-		"  worker --config pointsman.yaml\n  POINTSMAN_DATABASE_URL=postgres://localhost/shop worker", runWorker)
+		"  worker --config pointsman.yaml\n  POINTSMAN_DATABASE_URL=postgres://localhost/shop worker", runWorker(machines...))
 }
 
 func program(name, short, long, example string, run func(context.Context, *config.Config, *slog.Logger) error) *cobra.Command {
@@ -50,9 +54,15 @@ func (o *options) run(c *cobra.Command, run func(context.Context, *config.Config
 }
 
 func runBridge(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
-	return app.RunBridge(ctx, cfg, log, func(addr string) { log.Info("listening", "addr", addr) })
+	return app.RunBridge(ctx, cfg, log, announceTo(log))
 }
 
-func runWorker(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
-	return app.RunWorker(ctx, cfg, log, nil, func(addr string) { log.Info("listening", "addr", addr) })
+func runWorker(machines ...*engine.Machine) func(context.Context, *config.Config, *slog.Logger) error {
+	return func(ctx context.Context, cfg *config.Config, log *slog.Logger) error {
+		return app.RunWorker(ctx, cfg, log, machines, announceTo(log))
+	}
+}
+
+func announceTo(log *slog.Logger) func(addr string) {
+	return func(addr string) { log.Info("listening", "addr", addr) }
 }

@@ -83,9 +83,9 @@ func New(cfg Config) (*Server, error) {
 	s.signals()
 	s.streams()
 	s.operating()
+	s.webhooks()
 	s.stats()
 	s.updates()
-	s.webhooks()
 	s.finishDocument()
 	return s, s.serveDocument()
 }

@@ -62,6 +62,7 @@ func TestService(t *testing.T) {
 		"Children":      testChildren,
 		"Webhooks":      testWebhooks, "WebhooksRetry": testWebhooksRetry,
 		"Updates": testUpdates, "UpdateWaits": testUpdateWaits, "UpdateIsRefused": testUpdateIsRefused, "RemoteValidator": testRemoteValidator, "ValidatorOfWorker": testValidatorOfWorker,
+
 		"Replay": testReplay, "ReplayEffect": testReplayEffect,
 		"MessageByID": testMessageByID, "NoSuchMessage": testNoSuchMessage, "RoutesTest": testRoutesTest, "BadBodies": testBadBodies, "Discovery": testDiscovery, "LargeAnswers": testLargeAnswers,
 	} {

@@ -37,14 +37,14 @@ const (
 	VerbRoutesResume = "routes-resume"
 	VerbRoutesRewind = "routes-rewind"
 
-	VerbStats         = "stats"
-	VerbWorkers       = "workers"
-	VerbQueues        = "queues"
 	VerbWebhooks      = "webhooks"
 	VerbWebhook       = "webhook"
 	VerbWebhookRetry  = "webhook-retry"
 	VerbWebhooksRetry = "webhooks-retry"
 	VerbChildren      = "children"
+	VerbStats         = "stats"
+	VerbWorkers       = "workers"
+	VerbQueues        = "queues"
 )
 
 // operation answers a request of a project.
@@ -100,14 +100,14 @@ func operations(a *api.API) map[string]operation {
 		VerbRoutesResume: of(anyProject(a.ResumeRoute)),
 		VerbRoutesRewind: of(anyProject(a.RewindRoute)),
 
-		VerbStats:         of(a.Stats),
-		VerbWorkers:       of(anyProject(a.Workers)),
-		VerbQueues:        of(anyProject(a.Queues)),
 		VerbWebhooks:      of(a.Webhooks),
 		VerbWebhook:       of(a.Webhook),
 		VerbWebhookRetry:  of(a.RetryWebhook),
 		VerbWebhooksRetry: of(a.RetryWebhooks),
 		VerbChildren:      of(a.Children),
+		VerbStats:         of(a.Stats),
+		VerbWorkers:       of(anyProject(a.Workers)),
+		VerbQueues:        of(anyProject(a.Queues)),
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/pointsman/pointsman/internal/flaw"
 )
 
 // Kinds of outcome. OutcomeRelease gives an instance back as it was picked.
@@ -292,7 +294,7 @@ func (s *Store) settle(a *outcomeArrays, settled *Settled) (sts []statement) {
 	if len(a.ended) > 0 {
 		sts = append(sts, s.clearEnded(a.ended))
 	}
-	if len(a.parked) > 0 {
+	if len(a.parked) > 0 && !flaw.Is(flaw.NoRecheck) {
 		sts = append(sts, statement{"recheck", s.text.recheck, []any{a.parked, append([]uuid.UUID{}, a.starting...)}, func(r pgx.Rows) error {
 			var id uuid.UUID
 			var queue string

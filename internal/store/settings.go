@@ -16,7 +16,8 @@ var settings = []struct{ name, value string }{
 	{"enable_bitmapscan", "off"},
 	{"jit", "off"},
 	{"lock_timeout", "10s"},
-	{"idle_in_transaction_session_timeout", "60s"},
+	// Of a process that stands still, or is cut off, in the middle of a transaction, which keeps its locks from all others.
+	{"idle_in_transaction_session_timeout", "10s"},
 }
 
 // hastyText is for the search of a row that somebody has locked: all transactions of it together must not take much longer than one

@@ -57,7 +57,7 @@ func New(db *pgxpool.Pool, schema string) (*Store, error) {
 	if err := migrations.CheckSchema(schema); err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, text: newTexts(func(sql string) string { return migrations.Qualify(sql, schema) }), shared: &shared{}}
+	s := &Store{db: db, text: flawed(newTexts(func(sql string) string { return migrations.Qualify(sql, schema) })), shared: &shared{}}
 	if !tuned(db) {
 		s.db, s.local = untuned{db}, true
 	}

@@ -1,0 +1,229 @@
+package guarantees
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pointsman/pointsman/integration/cluster"
+	"github.com/pointsman/pointsman/integration/oracle"
+	"github.com/pointsman/pointsman/integration/stories"
+)
+
+// patience is how long a test waits for what should come soon. Only one that fails waits so long.
+const patience = 2 * time.Minute
+
+// arena is a cluster with a workload on it, and the oracle that watches both.
+type arena struct {
+	*testing.T
+	*cluster.Cluster
+	ctx      context.Context
+	stories  []stories.Story
+	nc       *nats.Conn
+	js       jetstream.JetStream
+	db       *pgxpool.Pool
+	account  *oracle.Account
+	workload *stories.Workload
+	rest     *stories.Rest
+}
+
+// newArena starts a cluster whose bridges and workers have these stories.
+func newArena(t *testing.T, cfg cluster.Config, names ...string) *arena {
+	t.Helper()
+	a := &arena{T: t, stories: stories.Named(names...), account: oracle.NewAccount()}
+	if cfg.Config == "" {
+		cfg.Config = stories.Config(a.stories...)
+	}
+	cfg.Streams = stories.Streams()
+	cfg.WorkerProgram = "./integration/storyworker"
+	began := time.Now()
+	a.Cluster = cluster.Start(t, cfg)
+	var cancel context.CancelFunc
+	a.ctx, cancel = context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	var err error
+	a.nc, err = nats.Connect(a.NATSURL(), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.ReconnectJitter(0, 0))
+	a.must(err)
+	t.Cleanup(a.nc.Close)
+	a.js, err = jetstream.New(a.nc)
+	a.must(err)
+	a.db, err = pgxpool.New(a.ctx, a.DatabaseURL())
+	a.must(err)
+	t.Cleanup(a.db.Close)
+
+	watch := stories.NewWatch(a.js, a.account)
+	var watching sync.WaitGroup
+	watching.Go(func() { watch.Run(a.ctx) })
+	t.Cleanup(func() { cancel(); watching.Wait() })
+	a.rest = &stories.Rest{DB: a.db, JS: a.js, Account: a.account, Watch: watch}
+	a.workload = &stories.Workload{Stories: a.stories, Players: 4, Seed: seed(t), Conn: a.nc, JS: a.js, Account: a.account}
+	a.must(a.Ready(a.ctx))
+	t.Logf("up after %s", time.Since(began).Round(time.Millisecond))
+	return a
+}
+
+// seedVariable names the seed of a run that is to be repeated.
+const seedVariable = "POINTSMAN_NEMESIS_SEED"
+
+var seeds = sync.OnceValue(func() uint64 { return uint64(time.Now().UnixNano()) })
+
+func seed(t *testing.T) uint64 {
+	t.Helper()
+	n := seeds()
+	if text := os.Getenv(seedVariable); text != "" {
+		var err error
+		if n, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatalf("%s: %v", seedVariable, err)
+		}
+	}
+	t.Logf("%s=%d", seedVariable, n)
+	return n
+}
+
+func (a *arena) must(err error) {
+	a.Helper()
+	if err != nil {
+		a.Fatal(err)
+	}
+}
+
+// eventually tries until it succeeds.
+func (a *arena) eventually(what string, try func(ctx context.Context) error) {
+	a.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		ctx, cancel := context.WithTimeout(a.ctx, 10*time.Second)
+		err := try(ctx)
+		cancel()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			a.Fatalf("never: %s: %v", what, err)
+		}
+		select {
+		case <-a.ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// begin has the workload play until the returned function is called, which waits for the plays that have begun.
+func (a *arena) begin() (end func()) {
+	a.Helper()
+	ctx, cancel := context.WithCancel(a.ctx)
+	more, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- a.workload.Run(ctx, more) }()
+	return sync.OnceFunc(func() {
+		a.Helper()
+		stop()
+		select {
+		case err := <-done:
+			cancel()
+			if err != nil {
+				a.Errorf("the workload: %v", err)
+			}
+			return
+		case <-time.After(patience):
+		}
+		cancel()
+		a.Errorf("the workload is stuck: %v", <-done)
+	})
+}
+
+// played waits until so many more plays are over.
+func (a *arena) played(n int) {
+	a.Helper()
+	from := a.workload.Played()
+	a.eventually(fmt.Sprint(n, " plays"), func(context.Context) error {
+		if now := a.workload.Played(); now < from+n {
+			return fmt.Errorf("%d of %d plays are over", now-from, n)
+		}
+		return nil
+	})
+}
+
+// fault is in force, and healed after the work between has been done.
+func (a *arena) fault(f *cluster.Fault, err error) (heal func()) {
+	a.Helper()
+	a.must(err)
+	a.Logf("%s", f)
+	return func() {
+		a.Helper()
+		a.must(f.Heal(a.ctx))
+	}
+}
+
+// during does work while a fault is in force.
+func (a *arena) during(f *cluster.Fault, err error) func(work func()) {
+	a.Helper()
+	heal := a.fault(f, err)
+	return func(work func()) {
+		a.Helper()
+		work()
+		heal()
+	}
+}
+
+// while lets a fault last. How long is a part of what it is: a pause that is longer than a lease, a cut that is shorter.
+func (a *arena) while(d time.Duration) func() {
+	return func() {
+		select {
+		case <-time.After(d):
+		case <-a.ctx.Done():
+		}
+	}
+}
+
+// found waits for rest, and returns all that is wrong.
+func (a *arena) found() []oracle.Violation {
+	a.Helper()
+	a.must(a.Ready(a.ctx))
+	ctx, cancel := context.WithTimeout(a.ctx, patience)
+	defer cancel()
+	vs, err := a.rest.Settle(ctx)
+	if err != nil {
+		a.Error(err)
+	}
+	return vs
+}
+
+// settled waits for rest, and wants nothing to be wrong.
+func (a *arena) settled() {
+	a.Helper()
+	vs := a.found()
+	for i, v := range vs {
+		if i == 20 {
+			a.Errorf("and %d more", len(vs)-i)
+			break
+		}
+		a.Error(v)
+	}
+	a.Logf("%+v", a.account.Count())
+}
+
+// kinds of violations, each once.
+func kinds(vs []oracle.Violation) (all []oracle.Kind) {
+	for _, v := range vs {
+		all = append(all, v.Kind)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// atLeast says whether so many events have been published.
+func (a *arena) atLeast(n int) error {
+	if c := a.account.Count(); c.Events < n {
+		return fmt.Errorf("%d of %d events", c.Events, n)
+	}
+	return nil
+}

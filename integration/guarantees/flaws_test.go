@@ -1,0 +1,58 @@
+package guarantees
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/pointsman/pointsman/integration/cluster"
+	"github.com/pointsman/pointsman/integration/oracle"
+	"github.com/pointsman/pointsman/internal/flaw"
+)
+
+// TestOracleFindsFlaws: a build in which one rule is broken is found out, by what the rule is for.
+func TestOracleFindsFlaws(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		flaw    string
+		stories []string
+		want    []oracle.Kind // one of them
+		trouble func(a *arena)
+	}{
+		{flaw.DropSignal, []string{"pack"}, []oracle.Kind{oracle.Lost}, nil},
+		{flaw.NoRecheck, []string{"ticks", "family"}, []oracle.Kind{oracle.Slept}, nil},
+		{flaw.AckFirst, []string{"pack"}, []oracle.Kind{oracle.Lost}, func(a *arena) {
+			a.during(a.Kill(a.ctx, a.Bridges()[0]))(func() {})
+			a.during(a.Kill(a.ctx, a.Bridges()[0]))(func() {})
+		}},
+		{flaw.NoFence, []string{"slow"}, []oracle.Kind{oracle.Forked, oracle.Torn}, func(a *arena) {
+			for range 2 {
+				a.during(a.Pause(a.ctx, a.Workers()[0]))(a.while(4 * time.Second))
+			}
+		}},
+	} {
+		t.Run(c.flaw, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t, cluster.Config{Workers: 2, Build: cluster.Build{Tags: "sabotage"}, Env: []string{"POINTSMAN_SABOTAGE=" + c.flaw}}, c.stories...)
+			ctx, cancel := context.WithCancel(a.ctx)
+			done := make(chan struct{})
+			go func() { defer close(done); _ = a.workload.Run(ctx, ctx) }() // much of it never ends
+			a.eventually("traffic", func(context.Context) error { return a.atLeast(30) })
+			if c.trouble != nil {
+				c.trouble(a)
+			}
+			a.eventually("more traffic", func(context.Context) error { return a.atLeast(100) })
+			cancel()
+			<-done
+			vs := a.found()
+			t.Logf("found %v, of %+v", kinds(vs), a.account.Count())
+			for i := 0; i < len(vs) && i < 3; i++ {
+				t.Log(vs[i])
+			}
+			if !slices.ContainsFunc(vs, func(v oracle.Violation) bool { return slices.Contains(c.want, v.Kind) }) {
+				t.Errorf("want one of %v, found %v", c.want, vs)
+			}
+		})
+	}
+}
