@@ -31,7 +31,9 @@ type JobRunner struct {
 	client *Client
 	poll   time.Duration
 	pokes  chan struct{}
+	batch  int
 	limits map[uuid.UUID]int // of the next batch, while a job is looked through for who keeps its batches from being stored
+	alone  bool              // the next batch is to wait for a lock as long as others do
 	health health
 }
 
@@ -40,7 +42,7 @@ func (c *Client) NewJobRunner(cfg JobRunnerConfig) (*JobRunner, error) {
 	if cfg.Poll < 0 {
 		return nil, fmt.Errorf("poll %s: is below 0", cfg.Poll)
 	}
-	return &JobRunner{client: c, poll: cmp.Or(cfg.Poll, 2*time.Second), pokes: make(chan struct{}, 1), limits: map[uuid.UUID]int{}}, nil
+	return &JobRunner{client: c, poll: cmp.Or(cfg.Poll, 2*time.Second), batch: jobBatch, pokes: make(chan struct{}, 1), limits: map[uuid.UUID]int{}}, nil
 }
 
 // Poke tells that there may be a new job. It does not block.
@@ -80,9 +82,13 @@ func (r *JobRunner) Run(ctx context.Context) error {
 // is half of it, until what does so is alone: that one has failed then.
 func (r *JobRunner) step(ctx context.Context) (worked bool, err error) {
 	b := &jobBatchRun{ctx: ctx, client: r.client}
-	st := r.client.store.Hasty()
+	st := r.client.store
+	if !r.alone {
+		st = st.Hasty() // a batch has many locked while it waits for one
+	}
+	r.alone = false
 	worked, err = st.WorkJob(ctx, uuid.Nil, func(tx *store.Store, row store.Job) (store.JobStep, error) {
-		b.row, b.limit = row, cmp.Or(r.limits[row.ID], jobBatch)
+		b.row, b.limit = row, cmp.Or(r.limits[row.ID], r.batch)
 		return b.run(tx)
 	})
 	id := b.row.ID
@@ -112,6 +118,7 @@ func (r *JobRunner) step(ctx context.Context) (worked bool, err error) {
 		return false, err
 	case len(b.ids) > 1:
 		r.limits[id] = max(1, len(b.ids)/2)
+		r.alone = r.limits[id] == 1
 		return true, nil
 	default:
 		return r.giveUp(ctx, b, err)
@@ -121,7 +128,7 @@ func (r *JobRunner) step(ctx context.Context) (worked bool, err error) {
 // widen the batches again after one that went well.
 func (r *JobRunner) widen(b *jobBatchRun) {
 	limit, narrow := r.limits[b.row.ID]
-	if limit *= 2; narrow && (limit >= jobBatch || b.step.Ended != "") {
+	if limit *= 2; narrow && (limit >= r.batch || b.step.Ended != "") {
 		delete(r.limits, b.row.ID)
 	} else if narrow {
 		r.limits[b.row.ID] = limit

@@ -231,7 +231,7 @@ worker:
   reap_interval: 500ms
   poll_interval: 2s
   shutdown_timeout: 1m
-retention: {instances: 1ms, triggers: 1h, dedup: 2h, webhooks: 3h}
+retention: {instances: 1ms, triggers: 1h, dedup: 2h, webhooks: 3h, jobs: 4h}
 quotas: {max_active_triggers: 10}
 webhooks: {secret: ["$${literal}", "b, c"], allow_private: true, timeout: 3s}
 migrate_on_start: true
