@@ -88,7 +88,6 @@ func New(cfg Config) (*Server, error) {
 	s.stats()
 	s.updates()
 	s.jobs()
-	s.webhooks()
 	s.finishDocument()
 	return s, s.serveDocument()
 }
