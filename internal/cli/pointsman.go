@@ -23,7 +23,7 @@ func Pointsman() *cobra.Command {
 	root.AddCommand(devCommand(&o), devPartCommand(&o), migrateCommand(&o),
 		startCommand(&o), signalCommand(&o), getCommand(&o), listCommand(&o), inboxCommand(&o), historyCommand(&o), eventsCommand(&o), updateCommand(&o), cancelCommand(&o),
 		retryCommand(&o), pauseCommand(&o), resumeCommand(&o),
-		childrenCommand(&o),
+		childrenCommand(&o), jobsCommand(&o),
 		publishCommand(&o), routesCommand(&o), heldCommand(&o), dlqCommand(&o), messageCommand(&o),
 		auditCommand(&o), triggersCommand(&o), webhooksCommand(&o),
 		keysCommand(&o),
