@@ -217,14 +217,14 @@ func (t lettersTally) String() string {
 
 func (t lettersTally) report(s *session, dry bool, done string) error {
 	if s.json {
-		return writeJSON(s.out, t)
+		return s.document(s.out, t)
 	}
 	if len(t.Items) > 0 {
 		rows := newTable("SEQ", "ROUTE", "MESSAGE", "RESULT", "REASON")
 		for _, item := range t.Items {
 			rows.add(fmt.Sprint(item.Seq), item.Route, place(text(item.Stream), item.StreamSeq), item.Result, short(text(item.Reason), 200))
 		}
-		if err := rows.write(s.out); err != nil {
+		if err := s.print(s.out, rows); err != nil {
 			return err
 		}
 	}

@@ -47,9 +47,9 @@ func collect[T any](p paging, fetch func(limit int, cursor string) (api.Page[T],
 // show a page as a table, or JSON.
 func show[T any](s *session, page api.Page[T], rows func(items []T) *table) error {
 	if s.json {
-		return writeJSON(s.out, page)
+		return s.document(s.out, page)
 	}
-	if err := rows(page.Items).write(s.out); err != nil {
+	if err := s.print(s.out, rows(page.Items)); err != nil {
 		return err
 	}
 	if page.NextCursor != nil {

@@ -29,14 +29,14 @@ are the messages that are not acked; ACK PENDING are those of them that a bridge
 					return err
 				}
 				if n.json {
-					return writeJSON(s.out, routes)
+					return s.document(s.out, routes)
 				}
 				t := newTable("ROUTE", "STREAM", "SUBJECTS", "PAUSED BY", "LAG", "ACK PENDING", "REDELIVERED", "CHECKPOINT", "OWNER", "TROUBLE")
 				for _, r := range routes.Items {
 					t.add(r.Name, r.Stream, short(strings.Join(r.Subjects, " "), 40), strings.Join(r.PausedBy, ", "), text(r.Lag), text(r.AckPending), text(r.Redelivered), text(r.Checkpoint),
 						short(text(r.Owner), 8), text(r.Trouble))
 				}
-				return t.write(s.out)
+				return s.print(s.out, t)
 			})
 		},
 	}
@@ -70,7 +70,7 @@ func routePauseCommand(o *options, verb string, c *cobra.Command) *cobra.Command
 				return err
 			}
 			if n.json {
-				return writeJSON(s.out, p)
+				return s.document(s.out, p)
 			}
 			state := "resumed"
 			if p.Paused {
@@ -117,7 +117,7 @@ duplicate were, filtered would be filtered or dropped, dead would be dead letter
 					return err
 				}
 				if n.json {
-					return writeJSON(s.out, done)
+					return s.document(s.out, done)
 				}
 				_, err := fmt.Fprintf(s.out, "%s reads %s again from sequence %d on: %d messages\n", done.Name, done.Stream, done.FromSeq, done.Pending)
 				return err
@@ -174,7 +174,7 @@ func (s *session) dryRun(ctx context.Context, request api.RewindRequest, limit i
 		_, _ = fmt.Fprintf(s.errOut, "%d messages, to sequence %d of %d\n", sum.Total, request.ToSeq-1, request.UntilSeq) // progress
 	}
 	if s.json {
-		return writeJSON(s.out, sum)
+		return s.document(s.out, sum)
 	}
 	t := newTable()
 	for _, row := range []struct {
@@ -186,5 +186,5 @@ func (s *session) dryRun(ctx context.Context, request api.RewindRequest, limit i
 	if sum.NextSeq != nil {
 		t.add("not read", fmt.Sprintf("from sequence %d on, the last is %d", *sum.NextSeq, sum.LastSeq))
 	}
-	return t.write(s.out)
+	return s.print(s.out, t)
 }

@@ -105,7 +105,7 @@ standard input; without it, the payload is null. With --dedup-key a second one i
 					return err
 				}
 				if s.json {
-					return writeJSON(s.out, done)
+					return s.document(s.out, done)
 				}
 				_, err := fmt.Fprintf(s.out, "%s to %s\n", done.Result, done.InstanceID)
 				return err
