@@ -87,7 +87,6 @@ func New(cfg Config) (*Server, error) {
 	s.webhooks()
 	s.stats()
 	s.updates()
-	s.webhooks()
 	s.finishDocument()
 	return s, s.serveDocument()
 }

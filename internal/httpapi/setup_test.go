@@ -41,7 +41,7 @@ func TestServer(t *testing.T) {
 	for name, test := range map[string]func(*bundle){
 		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Keys": testKeys, "Text": testText, "Unknown": testUnknown, "Sizes": testSizes, "Wait": testWait,
 		"Conditional": testConditional, "Events": testEvents, "Operate": testOperate, "Pages": testPages, "Held": testHeld, "Shared": testShared, "DeadLetters": testDeadLetters,
-		"Stats": testStats, "Headers": testHeaders, "Browsers": testBrowsers, "Stream": testStream, "Readme": testReadme, "Updates": testUpdates, "ChildrenAndWebhooks": testChildrenAndWebhooks,
+		"Stats": testStats, "Headers": testHeaders, "Browsers": testBrowsers, "Stream": testStream, "Readme": testReadme, "Updates": testUpdates, "Children": testChildren,
 		"Webhooks":      testWebhooks,
 		"EventTriggers": testEventTriggers, "EventRefusals": testEventRefusals, "EventStream": testEventStream, "EventRoute": testEventRoute,
 	} {

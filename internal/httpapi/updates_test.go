@@ -1,7 +1,6 @@
 package httpapi_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -29,17 +28,10 @@ func testUpdates(b *bundle) {
 	equal(b, "inbox", fmt.Sprint(len(inbox.Items), inbox.Items[0].Kind, inbox.Items[0].Name), "1updatedecide")
 }
 
-func testChildrenAndWebhooks(b *bundle) {
+func testChildren(b *bundle) {
 	b.start("family")
 	var page api.Page[api.Instance]
 	b.ask(http.StatusOK, "GET", "/v1/instances/key:family/children", "", &page)
 	equal(b, "children", len(page.Items), 0)
 	b.refused(api.CodeNotFound, "GET", "/v1/instances/key:nobody/children", "")
-	var sent api.Page[json.RawMessage]
-	b.ask(http.StatusOK, "GET", "/v1/webhook-deliveries?status=failed", "", &sent)
-	equal(b, "failed webhooks", len(sent.Items), 0)
-	none := "/v1/webhook-deliveries/00000001-0000-7000-8000-000000000000"
-	b.refused(api.CodeNotFound, "GET", none, "")
-	b.refused(api.CodeNotFound, "POST", none+"/retry", "")
-	b.refused(api.CodeInvalid, "GET", "/v1/webhook-deliveries?status=none", "")
 }
