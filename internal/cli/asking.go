@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/httpapi"
+	"github.com/pointsman/pointsman/internal/ident"
 	"github.com/pointsman/pointsman/internal/natsapi"
 )
 
@@ -78,8 +80,16 @@ func (o overHTTP) Do(ctx context.Context, verb string, request, response any, he
 	if !ok {
 		return fmt.Errorf("%s cannot be asked over HTTP: leave --url out, and it is asked over NATS", verb)
 	}
-	if r, ok := request.(api.EventsRequest); ok && r.Key != "" { // one value has a path of its own
-		call.Path += "/{key}"
+	switch r := request.(type) {
+	case api.EventsRequest:
+		if r.Key != "" { // one value has a path of its own
+			call.Path += "/{key}"
+		}
+	case api.TriggerRequest: // what is reserved is the path of another operation
+		var wrong *ident.Error
+		if errors.As(ident.EventKey("event_key", r.EventKey), &wrong) {
+			return &api.Error{Code: api.CodeInvalid, Message: wrong.Error(), Details: map[string]any{"field": wrong.Field}}
+		}
 	}
 	return o.Client.Do(ctx, call, request, response, headers...)
 }

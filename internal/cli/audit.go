@@ -70,6 +70,7 @@ the route refuses and whose dead letter was removed in another way, by the limit
 	c.Flags().StringVar(&request.Route, "route", "", "which route")
 	c.Flags().StringVar(&since, "since", "", "messages since a time (2026-01-31T12:00:00Z) or for a while (24h); default: all")
 	c.Flags().StringVar(&until, "until", "", "messages up to a time")
+	n.flag(c, "route", routeNames)
 	return n.addNATS(c)
 }
 

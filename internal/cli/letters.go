@@ -96,6 +96,7 @@ the reason, and makes the exit status 1. It can be interrupted and run again at 
 		},
 	}
 	f.add(c)
+	n.flag(c, "route", routeNames)
 	return n.addURL(c)
 }
 
@@ -117,6 +118,7 @@ func dlqDropCommand(o *options) *cobra.Command {
 		},
 	}
 	f.add(c)
+	n.flag(c, "route", routeNames)
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return n.addURL(c)
 }

@@ -100,6 +100,7 @@ func dlqListCommand(o *options) *cobra.Command {
 	}
 	c.Flags().StringVar(&request.Route, "route", "", "of this route")
 	p.add(c)
+	n.flag(c, "route", routeNames)
 	return n.add(c)
 }
 

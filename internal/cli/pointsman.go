@@ -24,6 +24,7 @@ func Pointsman() *cobra.Command {
 		startCommand(&o), signalCommand(&o), getCommand(&o), listCommand(&o), inboxCommand(&o), historyCommand(&o), eventsCommand(&o), updateCommand(&o), cancelCommand(&o),
 		retryCommand(&o), pauseCommand(&o), resumeCommand(&o),
 		childrenCommand(&o),
+		statsCommand(&o), queuesCommand(&o), workersCommand(&o), topCommand(&o), doctorCommand(&o), purgeCommand(&o),
 		publishCommand(&o), routesCommand(&o), heldCommand(&o), dlqCommand(&o), messageCommand(&o),
 		auditCommand(&o), triggersCommand(&o), webhooksCommand(&o),
 		keysCommand(&o),

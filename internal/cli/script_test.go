@@ -66,11 +66,14 @@ func TestScripts(t *testing.T) {
 	for _, over := range []string{"NATS", "HTTP"} {
 		t.Run(over, func(t *testing.T) {
 			t.Parallel()
-			stack := apptest.Start(t, string(orders.Config)+expense, map[string][]string{"ORDERS": {"orders.>"}, "PAYMENTS": {"payments.>"}}, machine, family(t))
+			stack := apptest.Start(t, string(orders.Config)+expense+"\nhttp: {admin_token: "+adminToken+"}\n", map[string][]string{"ORDERS": {"orders.>"}, "PAYMENTS": {"payments.>"}}, machine, family(t))
 			runScripts(t, stack, over == "HTTP")
 		})
 	}
 }
+
+// adminToken of the bridges: one script makes keys, after which their APIs want one.
+const adminToken = "a-token-for-tests-of-commands"
 
 func runScripts(t *testing.T, stack *apptest.Stack, overHTTP bool) {
 	t.Helper()
@@ -88,8 +91,10 @@ func runScripts(t *testing.T, stack *apptest.Stack, overHTTP bool) {
 			env.Setenv("POINTSMAN_DATABASE_URL", stack.DatabaseURL)
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("HTTP_URL", stack.HTTPURL)
+			env.Setenv("TOKEN", adminToken)
 			if overHTTP {
 				env.Setenv("POINTSMAN_URL", stack.HTTPURL)
+				env.Setenv("POINTSMAN_TOKEN", adminToken)
 			}
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command under the race detector ends a second later
 			return os.WriteFile(filepath.Join(env.WorkDir, "orders.yaml"), orders.Config, 0o600)

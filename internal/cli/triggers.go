@@ -239,6 +239,13 @@ func (s *session) sendPrefix(ctx context.Context, request api.SendPrefixRequest)
 	return err
 }
 
+// purgeCommand is triggers purge, by its short name.
+func purgeCommand(o *options) *cobra.Command {
+	c := triggersPurgeCommand(o)
+	c.Example = "  pointsman purge --older-than 30 --dry-run\n  pointsman purge --older-than 30"
+	return c
+}
+
 func triggersPurgeCommand(o *options) *cobra.Command {
 	n := o.connection()
 	var request api.PurgeRequest
