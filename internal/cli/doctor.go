@@ -130,7 +130,7 @@ func (n *connection) diagnose(c *cobra.Command, checks []app.Check) error {
 		err = n.print(c.OutOrStdout(), t)
 	}
 	if err == nil && wrong > 0 {
-		err = fmt.Errorf("%d things are wrong", wrong)
+		err = fmt.Errorf("%d of %d checks are wrong", wrong, len(checks))
 	}
 	return err
 }
