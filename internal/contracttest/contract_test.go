@@ -79,6 +79,10 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	text, filters := configuration()
 	stack := apptest.Start(t, text, map[string][]string{"CALLS": filters}, visitor(t), decider(t), parent(t), waiter(t))
+	t.Run("HTTP/Client", func(t *testing.T) {
+		t.Parallel()
+		testClient(t, stack)
+	})
 	for surface, make := range surfaces {
 		for name, test := range tests {
 			t.Run(surface+"/"+name, func(t *testing.T) {
