@@ -348,7 +348,7 @@ func TestCompileRefuses(t *testing.T) {
 		`project: "a.b" has a '.'`:          func(r *Route) { r.Project = "a.b" },
 		`subject "a..b"`:                    func(r *Route) { r.Subjects = []string{"a..b"} },
 		`subject "s.1" overlaps with "s.>"`: func(r *Route) { r.Subjects = []string{"s.>", "s.1"} },
-		"has neither signal nor start":      func(r *Route) { r.Signal = "" },
+		"has neither signal, event nor start":      func(r *Route) { r.Signal = "" },
 		"correlation_key: is empty":         func(r *Route) { r.CorrelationKeys = nil },
 		"correlation_key[1]: is empty":      func(r *Route) { r.CorrelationKeys = []string{"k", ""} },
 		"start.machine: is empty":           func(r *Route) { r.Start = &Start{} },

@@ -59,6 +59,8 @@ type call struct {
 	key    string // Idempotency-Key
 	last   string // Last-Event-ID
 	again  bool   // a second one does no harm
+
+	alsoAnswer int // a status that is none of success, and no error
 }
 
 // do sends a request, again where that does no harm, and reads its answer into answer, if that is not nil.
@@ -110,7 +112,7 @@ func (c *Client) once(ctx context.Context, r call, body []byte, answer any) erro
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s %s: %w", r.method, strings.Join(r.path, "/"), err)
-	case resp.StatusCode >= 300:
+	case resp.StatusCode >= 300 && resp.StatusCode != r.alsoAnswer:
 		return refusal(resp, text)
 	case answer == nil:
 		return nil
@@ -260,18 +262,9 @@ func (c *Client) Wait(ctx context.Context, ref Ref) (in Instance, err error) {
 
 // List returns a page of the instances, the newest first. A page may be short, even empty, and have a NextCursor, which the next Filter takes.
 func (c *Client) List(ctx context.Context, f Filter) (page InstancePage, err error) {
-	query := url.Values{}
-	for name, value := range map[string]string{
-		"machine": f.Machine, "status": string(f.Status), "queue": f.Queue, "correlation_key": f.CorrelationKey, "correlation_prefix": f.CorrelationPrefix, "cursor": f.Cursor,
-	} {
-		if value != "" {
-			query.Set(name, value)
-		}
-	}
-	if f.Limit != 0 {
-		query.Set("limit", strconv.Itoa(f.Limit))
-	}
-	err = c.do(ctx, call{method: http.MethodGet, path: []string{"v1", "instances"}, query: query, again: true}, &page)
+	query := parameters(f.Limit, "machine", f.Machine, "status", string(f.Status), "queue", f.Queue, "correlation_key", f.CorrelationKey,
+		"correlation_prefix", f.CorrelationPrefix, "cursor", f.Cursor)
+	err = c.get(ctx, query, &page, "instances")
 	return page, err
 }
 
@@ -287,6 +280,13 @@ func (c *Client) History(ctx context.Context, ref Ref, cursor string) (page Tran
 	return page, err
 }
 
+// Children returns a page of the instances that an instance has started as its children, the ended ones too, in the order of their starts;
+// cursor is "" for the first.
+func (c *Client) Children(ctx context.Context, ref Ref, cursor string) (page InstancePage, err error) {
+	err = c.read(ctx, ref, url.Values{"cursor": {cursor}}, &page, "children")
+	return page, err
+}
+
 // Events returns all values that an instance has published.
 func (c *Client) Events(ctx context.Context, ref Ref) (values map[string]json.RawMessage, err error) {
 	err = c.read(ctx, ref, nil, &values, "events")
@@ -299,12 +299,18 @@ func (c *Client) Event(ctx context.Context, ref Ref, key string, value any) erro
 	return c.read(ctx, ref, nil, value, "events", key)
 }
 
-// Cancel ends an instance; one that has ended stays as it ended.
-func (c *Client) Cancel(ctx context.Context, ref Ref, reason string) (in Instance, err error) {
-	query := url.Values{}
-	if reason != "" {
-		query.Set("reason", reason)
-	}
+// Cancel ends an instance; one that has ended stays as it ended. Its children go on.
+func (c *Client) Cancel(ctx context.Context, ref Ref, reason string) (Instance, error) {
+	return c.cancel(ctx, ref, parameters(0, "reason", reason))
+}
+
+// CancelAll ends an instance and all that is live below it: its children, and theirs. Where there are more than can be ended in the time of
+// one request, the next one goes on.
+func (c *Client) CancelAll(ctx context.Context, ref Ref, reason string) (Instance, error) {
+	return c.cancel(ctx, ref, parameters(0, "reason", reason, "children", "true"))
+}
+
+func (c *Client) cancel(ctx context.Context, ref Ref, query url.Values) (in Instance, err error) {
 	err = c.do(ctx, call{method: http.MethodDelete, path: []string{"v1", "instances", ref.text}, query: query, again: true}, &in)
 	return in, err
 }
@@ -329,6 +335,33 @@ func (c *Client) operate(ctx context.Context, ref Ref, verb string, again bool) 
 	return in, err
 }
 
+// read asks about an instance.
 func (c *Client) read(ctx context.Context, ref Ref, query url.Values, answer any, path ...string) error {
-	return c.do(ctx, call{method: http.MethodGet, path: append([]string{"v1", "instances", ref.text}, path...), query: query, again: true}, answer)
+	return c.get(ctx, query, answer, append([]string{"instances", ref.text}, path...)...)
+}
+
+func (c *Client) get(ctx context.Context, query url.Values, answer any, path ...string) error {
+	return c.do(ctx, call{method: http.MethodGet, path: append([]string{"v1"}, path...), query: query, again: true}, answer)
+}
+
+// parameters are a limit, and pairs of name and value; those without a value are left out.
+func parameters(limit int, pairs ...string) url.Values {
+	query := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			query.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if limit != 0 {
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	return query
+}
+
+// number as a parameter; 0 is none.
+func number(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
 }

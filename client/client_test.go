@@ -104,6 +104,24 @@ func TestOnce(t *testing.T) {
 			_, err := c.SignalAll(t.Context(), []client.NewSignal{{Name: "n"}}, true)
 			return err
 		},
+		"triggers": func(c *client.Client) error {
+			_, err := c.CreateTrigger(t.Context(), client.NewTrigger{EventKey: "k"})
+			return err
+		},
+		"waits": func(c *client.Client) error {
+			_, err := c.WaitForEvent(t.Context(), client.ByKey("a"), client.NewTrigger{EventKey: "k"})
+			return err
+		},
+		"rewinds": func(c *client.Client) error {
+			_, err := c.RewindRoute(t.Context(), client.Rewind{Name: "r"})
+			return err
+		},
+		"replay": func(c *client.Client) error { _, err := c.ReplayDeadLetter(t.Context(), 7, false); return err },
+		"drops": func(c *client.Client) error {
+			_, err := c.DropDeadLetters(t.Context(), client.DeadLetterChoice{Seq: 7})
+			return err
+		},
+		"webhooks": func(c *client.Client) error { _, err := c.RetryWebhook(t.Context(), "w"); return err },
 	} {
 		s, c := newScript(t, away)
 		if err := call(c); client.Code(err) != client.CodeUnavailable || len(s.asked) != 1 {
@@ -148,6 +166,30 @@ func TestPaths(t *testing.T) {
 		},
 		"POST /v1/signals?atomic=true&project=shop": func(c *client.Client) error {
 			_, err := c.SignalAll(t.Context(), []client.NewSignal{{Name: "n"}}, true)
+			return err
+		},
+		"DELETE /v1/instances/key:a?children=true&project=shop": func(c *client.Client) error {
+			_, err := c.CancelAll(t.Context(), client.ByKey("a"), "")
+			return err
+		},
+		"POST /v1/events/a%2Fb%20%25/send?hold=1h0m0s&project=shop": func(c *client.Client) error {
+			_, err := c.SendEvent(t.Context(), "a/b %", 1, time.Hour)
+			return err
+		},
+		"POST /v1/events/prefix/a%2F/send?project=shop": func(c *client.Client) error {
+			_, err := c.SendEventPrefix(t.Context(), "a/", 1)
+			return err
+		},
+		"GET /v1/events?limit=2&project=shop&status=waiting": func(c *client.Client) error {
+			_, err := c.Triggers(t.Context(), client.TriggerFilter{Status: "waiting", Limit: 2})
+			return err
+		},
+		"DELETE /v1/dead-letters/7?dry_run=true&project=shop": func(c *client.Client) error {
+			_, err := c.DropDeadLetter(t.Context(), 7, true)
+			return err
+		},
+		"GET /v1/messages?project=shop&seq=7&stream=ORDERS": func(c *client.Client) error {
+			_, err := c.Message(t.Context(), client.MessageRef{Stream: "ORDERS", Seq: 7})
 			return err
 		},
 	} {
@@ -230,5 +272,79 @@ func TestWait(t *testing.T) {
 	got, err := c.Wait(t.Context(), client.ByKey("a"))
 	if err != nil || got.Status != "done" || !strings.Contains(s.asked[2], "/00000001-") || !strings.Contains(s.asked[0], "/key:a?project=shop&wait=30s") {
 		t.Errorf("%+v, %v, %q", got, err, s.asked)
+	}
+}
+
+// An update is asked for with one key until a step has taken it; a refusal is an answer, and what an accepted one is told after is no error.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	var keys []string
+	note := func(next func(http.ResponseWriter, *http.Request)) func(http.ResponseWriter, *http.Request) {
+		return func(w http.ResponseWriter, r *http.Request) {
+			keys = append(keys, r.Header.Get("Idempotency-Key"))
+			next(w, r)
+		}
+	}
+	const taken = `{"accepted": true, "run": {"status": "done"}}`
+	s, c := newScript(t, note(away), note(says(200, `{"accepted": true, "run": null}`)), note(says(200, taken)))
+	u := client.NewUpdate{Name: "decide", Arg: map[string]bool{"yes": true}, Wait: time.Hour}
+	done, err := c.Update(t.Context(), client.ByKey("a"), u)
+	if err != nil || !done.Accepted || done.Run == nil || done.Run.Status != "done" {
+		t.Errorf("%+v, %v", done, err)
+	}
+	if len(keys) != 3 || keys[0] == "" || keys[0] != keys[1] || keys[0] != keys[2] {
+		t.Errorf("keys %q", keys)
+	}
+	if want := `POST /v1/instances/key:a/updates/decide?project=shop&wait=30s Bearer pm_x  {"yes":true}`; s.asked[2] != want {
+		t.Errorf("asked %s", s.asked[2])
+	}
+	_, c = newScript(t, says(422, `{"accepted": false, "reason": "not so"}`))
+	if done, err = c.Update(t.Context(), client.ByKey("a"), u); err != nil || done.Accepted || done.Reason != "not so" {
+		t.Errorf("%+v, %v", done, err)
+	}
+	_, c = newScript(t, says(200, `{"accepted": true, "run": null}`), says(404, `{"error": {"code": "not_found", "message": "gone"}}`))
+	if done, err = c.Update(t.Context(), client.ByKey("a"), u); err != nil || !done.Accepted || done.Run != nil {
+		t.Errorf("%+v, %v", done, err)
+	}
+	_, c = newScript(t, says(409, `{"error": {"code": "conflict", "message": "another argument"}}`))
+	if _, err = c.Update(t.Context(), client.ByKey("a"), u); client.Code(err) != client.CodeConflict {
+		t.Error(err)
+	}
+	_, c = newScript(t)
+	if _, err = c.Update(t.Context(), client.ByKey("a"), client.NewUpdate{Name: "decide", Arg: make(chan int)}); err == nil {
+		t.Error("a channel is JSON")
+	}
+}
+
+// A watch of a trigger goes on by its key.
+func TestWatchTrigger(t *testing.T) {
+	t.Parallel()
+	event := func(id, status string) string {
+		return fmt.Sprintf("event: status\nid: %s\ndata: {\"id\": \"00000001-0000-7000-8000-000000000000\", \"status\": %q}\n\n", id, status)
+	}
+	s, c := newScript(t, says(200, event("1", "waiting")), away, says(200, event("2", "received")))
+	var seen []string
+	for g, err := range c.WatchTrigger(t.Context(), "a/b") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen = append(seen, string(g.Status))
+	}
+	if fmt.Sprint(seen) != "[waiting received]" || s.asked[2] != "GET /v1/events/a%2Fb/stream?project=shop Bearer pm_x 1" {
+		t.Errorf("seen %q, asked %q", seen, s.asked)
+	}
+}
+
+// An event that is held has no trigger.
+func TestSendEvent(t *testing.T) {
+	t.Parallel()
+	_, c := newScript(t, away, says(202, `{"result": "held", "event_key": "k", "held_until": "2030-01-02T03:04:05Z"}`), says(200, `{"event_key": "k", "status": "received"}`))
+	sent, err := c.SendEvent(t.Context(), "k", nil, time.Hour)
+	if err != nil || sent.Trigger != nil || sent.HeldUntil.Year() != 2030 {
+		t.Errorf("%+v, %v", sent, err)
+	}
+	sent, err = c.SendEvent(t.Context(), "k", nil, 0)
+	if err != nil || sent.Trigger == nil || sent.Trigger.Status != "received" || !sent.HeldUntil.IsZero() {
+		t.Errorf("%+v, %v", sent, err)
 	}
 }

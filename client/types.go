@@ -21,10 +21,50 @@ type (
 	Filter      = api.ListRequest
 	Error       = api.Error
 	Status      = engine.Status
+	Updated     = api.Updated
 
 	InstancePage   = api.Page[api.Instance]
 	SignalPage     = api.Page[api.Signal]
 	TransitionPage = api.Page[engine.Transition]
+
+	Trigger       = api.Trigger
+	NewTrigger    = api.NewTrigger
+	TriggerFilter = api.TriggersRequest
+	TriggerPage   = api.Page[api.Trigger]
+	TriggerStats  = engine.TriggerStats
+
+	Route        = api.Route
+	RoutePause   = api.RoutePause
+	RouteTest    = api.RouteTest
+	TestMessage  = api.TestRequest
+	HeaderValue  = api.HeaderValue
+	Rewind       = api.RewindRequest
+	Rewound      = api.Rewound
+	RewindCounts = api.RewindDryRun
+	MessageRef   = api.MessageRequest
+	Message      = api.Message
+
+	DeadLetter        = api.DeadLetter
+	DeadLetterContent = api.DeadLetterContent
+	DeadLetterFilter  = api.DeadLettersRequest
+	DeadLetterChoice  = api.LettersChoice
+	DeadLetterPage    = api.Page[api.DeadLetter]
+	LetterResult      = api.LetterResult
+	LetterResultPage  = api.Page[api.LetterResult]
+
+	Stats      = api.Stats
+	Worker     = api.Worker
+	Queue      = api.Queue
+	HeldSignal = api.HeldSignal
+	WorkerPage = api.Page[api.Worker]
+	QueuePage  = api.Page[api.Queue]
+	HeldFilter = api.HeldRequest
+	HeldPage   = api.Page[api.HeldSignal]
+
+	WebhookDelivery = api.WebhookDelivery
+	WebhookFilter   = api.WebhooksRequest
+	WebhookPage     = api.Page[api.WebhookDelivery]
+	WebhookResult   = api.WebhookResult
 )
 
 // Codes of errors.

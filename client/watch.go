@@ -18,8 +18,14 @@ import (
 // Watch yields an instance as it is, then each time that it is seen to have changed, and ends with its end, or with an error. A stream that
 // breaks is begun again, and a state that was yielded is not yielded again.
 func (c *Client) Watch(ctx context.Context, ref Ref) iter.Seq2[Instance, error] {
-	return func(yield func(Instance, error) bool) {
-		w := &watch{client: c, ref: ref, yield: yield}
+	path := func(ref string) []string { return []string{"v1", "instances", ref, "stream"} }
+	return follow(ctx, c, path(ref.text), func(in Instance) []string { return path(in.ID) }) // another may have the key by then
+}
+
+// follow yields the states of streams that are begun again where they break; next is the path of the stream after a state.
+func follow[T interface{ Ended() bool }](ctx context.Context, c *Client, path []string, next func(T) []string) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		w := &watch[T]{client: c, path: path, next: next, yield: yield}
 		pause := backoff.NewExponentialBackOff()
 		pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
 		for !w.over {
@@ -32,7 +38,7 @@ func (c *Client) Watch(ctx context.Context, ref Ref) iter.Seq2[Instance, error] 
 				err = ctx.Err()
 			}
 			if err != nil && (ctx.Err() != nil || !transient(err)) {
-				yield(Instance{}, fmt.Errorf("watch: %w", err))
+				yield(*new(T), fmt.Errorf("watch: %w", err))
 				return
 			}
 			if w.last != before {
@@ -47,17 +53,18 @@ func (c *Client) Watch(ctx context.Context, ref Ref) iter.Seq2[Instance, error] 
 }
 
 // watch is one that goes on over several streams.
-type watch struct {
+type watch[T interface{ Ended() bool }] struct {
 	client *Client
-	ref    Ref
-	yield  func(Instance, error) bool
+	path   []string
+	next   func(T) []string
+	yield  func(T, error) bool
 	last   string // id of the state that was yielded last
 	over   bool
 }
 
 // turn reads one stream to its end.
-func (w *watch) turn(ctx context.Context) error {
-	resp, err := w.client.stream(ctx, call{method: http.MethodGet, path: []string{"v1", "instances", w.ref.text, "stream"}}, w.last)
+func (w *watch[T]) turn(ctx context.Context) error {
+	resp, err := w.client.stream(ctx, call{method: http.MethodGet, path: w.path}, w.last)
 	if err != nil {
 		return err
 	}
@@ -92,13 +99,13 @@ func (w *watch) turn(ctx context.Context) error {
 	}
 }
 
-func (w *watch) state(id, data string) error {
-	var in Instance
-	if err := json.Unmarshal([]byte(data), &in); err != nil {
+func (w *watch[T]) state(id, data string) error {
+	var state T
+	if err := json.Unmarshal([]byte(data), &state); err != nil {
 		return permanent(fmt.Errorf("a state cannot be read: %w", err))
 	}
-	w.last, w.ref = id, ParseRef(in.ID)
-	w.over = !w.yield(in, nil) || in.Ended()
+	w.last, w.path = id, w.next(state)
+	w.over = !w.yield(state, nil) || state.Ended()
 	return nil
 }
 

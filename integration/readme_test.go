@@ -146,6 +146,15 @@ func (s *stack) ownServers(r readme, next func(...string)) {
 	bridge, worker := own.start("bridge", "bridge", "--config", "parcels.yaml"), own.start("worker", "worker", "--config", "parcels.yaml")
 	own.ready(worker.address(own), 200, "ready")
 	own.ready(bridge.address(own), 503, "PARCELS") // a stream that nobody has made yet, said with its reason
+	for _, args := range [][]string{
+		{"create", "approval:order-789", "--timeout", "2h"}, {"send", "approval:order-789", `'{"approved": true}'`}, {"get", "approval:order-789"},
+	} {
+		next("go run ./cmd/pointsman triggers " + strings.Join(args, " "))
+		args[len(args)-1] = strings.Trim(args[len(args)-1], "'")
+		if status, out := own.run("pointsman", append([]string{"triggers"}, args...)...); status != 0 {
+			own.Errorf("triggers %s: %d\n%s", args, status, out)
+		}
+	}
 	own.must(bridge.stop(patience))
 	own.must(worker.stop(patience))
 }

@@ -2,12 +2,16 @@ package contracttest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -32,6 +36,11 @@ type driver interface {
 	event(ctx context.Context, ref, key string) (json.RawMessage, error)
 	cancel(ctx context.Context, ref, reason string) (api.Instance, error)
 	operate(ctx context.Context, verb, ref string) (api.Instance, error) // retry, pause, resume
+
+	events(ctx context.Context, ref string) (map[string]json.RawMessage, error)
+	update(ctx context.Context, ref, name, arg, idempotencyKey string, wait time.Duration) (api.Updated, error)
+	children(ctx context.Context, ref string) ([]api.Instance, error)
+	triggerDriver
 }
 
 // code of an error, whichever surface it is from.
@@ -44,6 +53,23 @@ func code(err error) string {
 		return refused.Code
 	default:
 		return engine.Code(err)
+	}
+}
+
+// holder is the instance that the details of an error name.
+func holder(err error) string {
+	var refused *api.Error
+	var conflict *engine.ConflictError
+	var gone *engine.NoTargetError
+	switch {
+	case errors.As(err, &refused):
+		return fmt.Sprint(refused.Details["instance_id"])
+	case errors.As(err, &conflict):
+		return conflict.ID.String()
+	case errors.As(err, &gone):
+		return gone.Ended.ID.String()
+	default:
+		return "nobody"
 	}
 }
 
@@ -100,6 +126,19 @@ func (d overHTTP) cancel(ctx context.Context, ref, reason string) (api.Instance,
 func (d overHTTP) operate(ctx context.Context, verb, ref string) (api.Instance, error) {
 	do := map[string]func(context.Context, client.Ref) (client.Instance, error){"retry": d.Retry, "pause": d.Pause, "resume": d.Resume}[verb]
 	return do(ctx, client.ParseRef(ref))
+}
+
+func (d overHTTP) events(ctx context.Context, ref string) (map[string]json.RawMessage, error) {
+	return d.Events(ctx, client.ParseRef(ref))
+}
+
+func (d overHTTP) update(ctx context.Context, ref, name, arg, idempotencyKey string, wait time.Duration) (api.Updated, error) {
+	return d.Update(ctx, client.ParseRef(ref), client.NewUpdate{Name: name, Arg: json.RawMessage(arg), IdempotencyKey: idempotencyKey, Wait: wait})
+}
+
+func (d overHTTP) children(ctx context.Context, ref string) ([]api.Instance, error) {
+	page, err := d.Children(ctx, client.ParseRef(ref), "")
+	return page.Items, err
 }
 
 // overNATS is the micro service.
@@ -162,6 +201,19 @@ func (d overNATS) operate(ctx context.Context, verb, ref string) (api.Instance, 
 	return ask[api.Instance](ctx, d, verb, api.RefRequest{Ref: ref})
 }
 
+func (d overNATS) events(ctx context.Context, ref string) (map[string]json.RawMessage, error) {
+	return ask[map[string]json.RawMessage](ctx, d, natsapi.VerbEvents, api.EventsRequest{Ref: ref})
+}
+
+func (d overNATS) update(ctx context.Context, ref, name, arg, idempotencyKey string, wait time.Duration) (api.Updated, error) {
+	return ask[api.Updated](ctx, d, natsapi.VerbUpdate, api.UpdateRequest{Ref: ref, Name: name, Arg: json.RawMessage(arg), IdempotencyKey: idempotencyKey, Wait: wait.String()})
+}
+
+func (d overNATS) children(ctx context.Context, ref string) ([]api.Instance, error) {
+	page, err := ask[api.Page[api.Instance]](ctx, d, natsapi.VerbChildren, api.PageRequest{Ref: ref})
+	return page.Items, err
+}
+
 // inGo is package engine.
 type inGo struct{ *engine.Client }
 
@@ -172,6 +224,9 @@ func newGo(t *testing.T, stack *apptest.Stack) driver {
 	}
 	t.Cleanup(db.Close)
 	c, err := engine.NewClient(db, engine.Config{})
+	if err == nil {
+		err = c.Validate("decider", "decide", judge) // as the worker does: this client cannot ask it
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,12 +293,28 @@ func (d inGo) wait(ctx context.Context, ref string) (api.Instance, error) {
 }
 
 func (d inGo) list(ctx context.Context, r api.ListRequest) (page api.Page[api.Instance], err error) {
-	rows, _, err := d.List(ctx, engine.Filter{Machine: r.Machine, Status: r.Status, Queue: r.Queue, CorrelationKey: r.CorrelationKey, CorrelationPrefix: r.CorrelationPrefix}, uuid.Nil, api.DefaultLimit)
+	f := engine.Filter{Machine: r.Machine, Status: r.Status, Queue: r.Queue, CorrelationKey: r.CorrelationKey, CorrelationPrefix: r.CorrelationPrefix}
+	rows, next, err := d.List(ctx, f, placeOf(r.Cursor), cmp.Or(r.Limit, api.DefaultLimit))
+	page.NextCursor = cursorOf(next)
 	for _, row := range rows {
 		in, e := shown(row, nil)
 		page.Items, err = append(page.Items, in), errors.Join(err, e)
 	}
 	return page, err
+}
+
+// placeOf and cursorOf are what a cursor is in Go: the id of the last item.
+func placeOf(cursor string) uuid.UUID {
+	id, _ := uuid.Parse(cursor) // "" is none
+	return id
+}
+
+func cursorOf(next uuid.UUID) *string {
+	if next == uuid.Nil {
+		return nil
+	}
+	text := next.String()
+	return &text
 }
 
 func (d inGo) inbox(ctx context.Context, ref string) (out []api.Signal, err error) {
@@ -290,40 +361,89 @@ func (d inGo) operate(ctx context.Context, verb, ref string) (api.Instance, erro
 	return shown(map[string]func(context.Context, engine.Ref) (engine.Instance, error){"retry": d.Retry, "pause": d.Pause, "resume": d.Resume}[verb](ctx, to))
 }
 
-// onCommandLine is pointsman with --json.
-type onCommandLine struct{ natsURL string }
-
-func newCommandLine(_ *testing.T, stack *apptest.Stack) driver {
-	return onCommandLine{stack.NATSURL}
+func (d inGo) events(ctx context.Context, ref string) (map[string]json.RawMessage, error) {
+	id, err := d.id(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	return d.Events(ctx, id)
 }
 
-// run a command, and read what it prints. What it refuses before it asks is invalid.
-func run[T any](ctx context.Context, d onCommandLine, args ...string) (answer T, err error) {
+func (d inGo) update(ctx context.Context, ref, name, arg, idempotencyKey string, wait time.Duration) (out api.Updated, err error) {
+	to, err := refOf(ref)
+	if err != nil {
+		return out, err
+	}
+	done, err := d.Update(ctx, to, engine.UpdateRequest{Name: name, Arg: json.RawMessage(arg), IdempotencyKey: idempotencyKey, Wait: wait})
+	out.Accepted, out.Reason = done.Accepted, done.Reason
+	if err == nil && done.Run != nil {
+		var run api.Instance
+		run, err = shown(*done.Run, nil)
+		out.Run = &run
+	}
+	return out, err
+}
+
+func (d inGo) children(ctx context.Context, ref string) (out []api.Instance, err error) {
+	id, err := d.id(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := d.Children(ctx, id, uuid.Nil, api.DefaultLimit)
+	for _, row := range rows {
+		in, e := shown(row, nil)
+		out, err = append(out, in), errors.Join(err, e)
+	}
+	return out, err
+}
+
+// onCommandLine is pointsman with --json.
+type onCommandLine struct{ where []string }
+
+func newCommandLine(_ *testing.T, stack *apptest.Stack) driver {
+	return onCommandLine{[]string{"--nats-url", stack.NATSURL}}
+}
+
+func newCommandLineOverHTTP(_ *testing.T, stack *apptest.Stack) driver {
+	return onCommandLine{[]string{"--url", stack.HTTPURL}}
+}
+
+// run a command, as "get" or "triggers get", and read what it prints. What it refuses before it asks is invalid.
+func run[T any](ctx context.Context, d onCommandLine, command string, args ...string) (answer T, err error) {
+	out, err := d.output(ctx, command, args...)
+	if err != nil {
+		return answer, err
+	}
+	if err := json.Unmarshal(out, &answer); err != nil {
+		return answer, fmt.Errorf("%w: %s", err, out)
+	}
+	return answer, nil
+}
+
+func (d onCommandLine) output(ctx context.Context, command string, args ...string) ([]byte, error) {
 	var out bytes.Buffer
 	root := cli.Pointsman()
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetOut(&out)
 	root.SetErr(&bytes.Buffer{})
-	root.SetArgs(append([]string{args[0], "--json", "--nats-url", d.natsURL}, args[1:]...))
-	if err := root.ExecuteContext(ctx); err != nil {
-		var b api.ErrorBody
-		if json.Unmarshal([]byte(err.Error()), &b) == nil && b.Error != nil {
-			return answer, b.Error
-		}
-		return answer, &api.Error{Code: api.CodeInvalid, Message: err.Error()}
+	root.SetArgs(slices.Concat(strings.Fields(command), []string{"--json"}, d.where, args))
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return out.Bytes(), nil
 	}
-	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
-		return answer, fmt.Errorf("%w: %s", err, out.Bytes())
+	var b api.ErrorBody
+	if json.Unmarshal([]byte(err.Error()), &b) == nil && b.Error != nil {
+		return out.Bytes(), b.Error
 	}
-	return answer, nil
+	return out.Bytes(), &api.Error{Code: api.CodeInvalid, Message: err.Error()}
 }
 
 func (d onCommandLine) start(ctx context.Context, n api.NewInstance) (api.Instance, error) {
-	args := []string{"start", "--key", n.CorrelationKey, "--unique-key", n.UniqueKey, "--idempotency-key", n.DedupKey, "--queue", n.Queue, "--", n.Machine}
+	args := []string{"--key", n.CorrelationKey, "--unique-key", n.UniqueKey, "--idempotency-key", n.DedupKey, "--queue", n.Queue, "--", n.Machine}
 	if n.State != nil {
 		args = append(args, string(n.State))
 	}
-	return run[api.Instance](ctx, d, args...)
+	return run[api.Instance](ctx, d, "start", args...)
 }
 
 func (d onCommandLine) signal(ctx context.Context, ref, name, payload, dedupKey string) (api.Signaled, error) {
@@ -339,8 +459,11 @@ func (d onCommandLine) wait(ctx context.Context, ref string) (api.Instance, erro
 }
 
 func (d onCommandLine) list(ctx context.Context, r api.ListRequest) (api.Page[api.Instance], error) {
-	return run[api.Page[api.Instance]](ctx, d, "list", "--prefix", r.CorrelationPrefix, "--status", string(r.Status), "--machine", r.Machine)
+	return run[api.Page[api.Instance]](ctx, d, "list", "--prefix", r.CorrelationPrefix, "--status", string(r.Status), "--machine", r.Machine,
+		"--limit", limitOf(r.Limit), "--cursor", r.Cursor)
 }
+
+func limitOf(n int) string { return strconv.Itoa(cmp.Or(n, api.DefaultLimit)) }
 
 func (d onCommandLine) inbox(ctx context.Context, ref string) ([]api.Signal, error) {
 	page, err := run[api.Page[api.Signal]](ctx, d, "inbox", "--", ref)
@@ -362,4 +485,25 @@ func (d onCommandLine) cancel(ctx context.Context, ref, reason string) (api.Inst
 
 func (d onCommandLine) operate(ctx context.Context, verb, ref string) (api.Instance, error) {
 	return run[api.Instance](ctx, d, verb, "--", ref)
+}
+
+func (d onCommandLine) events(ctx context.Context, ref string) (map[string]json.RawMessage, error) {
+	return run[map[string]json.RawMessage](ctx, d, "events", "--", ref)
+}
+
+// update is an error where it is refused, after the verdict.
+func (d onCommandLine) update(ctx context.Context, ref, name, arg, idempotencyKey string, wait time.Duration) (verdict api.Updated, err error) {
+	out, err := d.output(ctx, "update", "--idempotency-key", idempotencyKey, "--wait", wait.String(), "--", ref, name, arg)
+	if len(out) == 0 {
+		return verdict, err
+	}
+	if e := json.Unmarshal(out, &verdict); e != nil || verdict.Accepted != (err == nil) {
+		return verdict, fmt.Errorf("%w, %w: %s", e, err, out)
+	}
+	return verdict, nil
+}
+
+func (d onCommandLine) children(ctx context.Context, ref string) ([]api.Instance, error) {
+	page, err := run[api.Page[api.Instance]](ctx, d, "children", "--", ref)
+	return page.Items, err
 }

@@ -12,6 +12,6 @@ func (s *Server) webhooks() {
 	a := s.cfg.API
 	add(s, operation{id: "listWebhookDeliveries", method: http.MethodGet, path: all, tag: tag, scope: auth.Read, summary: "List webhooks, the newest first"}, a.Webhooks)
 	add(s, operation{id: "getWebhookDelivery", method: http.MethodGet, path: all + "/{id}", tag: tag, scope: auth.Read, summary: "Get a webhook with its body"}, a.Webhook)
-	add(s, operation{id: "retryWebhookDelivery", method: http.MethodPost, path: all + "/{id}/retry", tag: tag, scope: auth.Send, summary: "Have a failed webhook sent again"}, a.RetryWebhook)
-	add(s, operation{id: "retryWebhookDeliveries", method: http.MethodPost, path: all + "/retry", tag: tag, scope: auth.Send, summary: "Have failed webhooks sent again"}, a.RetryWebhooks)
+	add(s, operation{id: "retryWebhookDelivery", method: http.MethodPost, path: all + "/{id}/retry", tag: tag, scope: auth.Admin, summary: "Have a failed webhook sent again"}, a.RetryWebhook)
+	add(s, operation{id: "retryWebhookDeliveries", method: http.MethodPost, path: all + "/retry", tag: tag, scope: auth.Admin, summary: "Have failed webhooks sent again"}, a.RetryWebhooks)
 }

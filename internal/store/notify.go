@@ -2,7 +2,7 @@ package store
 
 // notifiedColumns are what a webhook says of an instance that has ended, beside what is returned of it anyway.
 const notifiedColumns = `,
-    i.notify_url, i.step, i.attempt, i.partition_key, i.unique_key, i.unique_scope, i.state, i.run_at, i.inserted_at, i.updated_at`
+    i.notify_url, i.parent_id, i.step, i.attempt, i.partition_key, i.unique_key, i.unique_scope, i.state, i.run_at, i.inserted_at, i.updated_at`
 
 // notifyEnded writes webhooks for the ends in u. The data are the instance as the API gives it, from now on.
 var notifyEnded = `, wh as (
@@ -15,7 +15,7 @@ var notifyEnded = `, wh as (
         select s.name from unnest('{runnable,executing,awaiting_signal,done,failed,canceled}'::text[]) with ordinality s(name, ord)
         where u.unique_scope & (1 << (s.ord - 1)::int) <> 0 order by s.ord) end,
       'state', u.state, 'awaits', '{}'::text[], 'deadline', null, 'run_at', ` + jsonTime(`u.run_at`) + `, 'result', u.result, 'last_error', u.last_error,
-      'paused', false, 'inbox_count', 0, 'lease', null, 'inserted_at', ` + jsonTime(`u.inserted_at`) + `, 'updated_at', ` + jsonTime(`u.updated_at`) + `,
+      'paused', false, 'inbox_count', 0, 'lease', null, 'parent_id', u.parent_id, 'inserted_at', ` + jsonTime(`u.inserted_at`) + `, 'updated_at', ` + jsonTime(`u.updated_at`) + `,
       'finished_at', ` + jsonTime(`u.finished_at`) + `))
   from u where u.notify_url is not null and u.status is not null
 )`
