@@ -28,7 +28,7 @@ func testJobs(b *bundle) {
 	}
 	counts := func(j api.Job) string { return fmt.Sprint(j.Status, " ", j.Total, j.Done, j.Failed, j.Skipped) }
 	equal(b, "dry run", counts(do(`{"kind": "cancel", "filter": {"correlation_prefix": "bulk-"}, "dry_run": true}`)), "done 3 0 0 0")
-	equal(b, "signal", counts(do(`{"kind": "signal", "filter": {"correlation_prefix": "bulk-", "machine": "teller"}, "args": {"name": "aside", "payload": {"n": 1}}}`)), "done 3 3 0 0")
+	equal(b, "signal", counts(do(`{"kind": "signal", "filter": {"correlation_prefix": "bulk-", "version": 1}, "args": {"name": "aside", "payload": {"n": 1}}}`)), "done 3 3 0 0")
 	var inbox api.Page[api.Signal]
 	b.ask(http.StatusOK, "GET", "/v1/instances/key:bulk-1/inbox", "", &inbox)
 	equal(b, "inbox", len(inbox.Items), 1)

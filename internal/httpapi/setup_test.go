@@ -42,8 +42,8 @@ func TestServer(t *testing.T) {
 		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Keys": testKeys, "Text": testText, "Unknown": testUnknown, "Sizes": testSizes, "Wait": testWait,
 		"Conditional": testConditional, "Events": testEvents, "Operate": testOperate, "Pages": testPages, "Held": testHeld, "Shared": testShared, "DeadLetters": testDeadLetters,
 		"Stats": testStats, "Headers": testHeaders, "Browsers": testBrowsers, "Stream": testStream, "Readme": testReadme, "Updates": testUpdates, "Children": testChildren,
-		"Webhooks":      testWebhooks,
-		"Jobs": testJobs, "EventTriggers": testEventTriggers, "EventRefusals": testEventRefusals, "EventStream": testEventStream, "EventRoute": testEventRoute,
+		"Webhooks": testWebhooks,
+		"Jobs":     testJobs, "EventTriggers": testEventTriggers, "EventRefusals": testEventRefusals, "EventStream": testEventStream, "EventRoute": testEventRoute,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
