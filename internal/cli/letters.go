@@ -96,6 +96,7 @@ the reason, and makes the exit status 1. It can be interrupted and run again at 
 		},
 	}
 	f.add(c)
+	n.flag(c, "route", routeNames)
 	return n.addURL(c)
 }
 
@@ -117,6 +118,7 @@ func dlqDropCommand(o *options) *cobra.Command {
 		},
 	}
 	f.add(c)
+	n.flag(c, "route", routeNames)
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return n.addURL(c)
 }
@@ -217,14 +219,14 @@ func (t lettersTally) String() string {
 
 func (t lettersTally) report(s *session, dry bool, done string) error {
 	if s.json {
-		return writeJSON(s.out, t)
+		return s.document(s.out, t)
 	}
 	if len(t.Items) > 0 {
 		rows := newTable("SEQ", "ROUTE", "MESSAGE", "RESULT", "REASON")
 		for _, item := range t.Items {
 			rows.add(fmt.Sprint(item.Seq), item.Route, place(text(item.Stream), item.StreamSeq), item.Result, short(text(item.Reason), 200))
 		}
-		if err := rows.write(s.out); err != nil {
+		if err := s.print(s.out, rows); err != nil {
 			return err
 		}
 	}

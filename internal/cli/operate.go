@@ -98,7 +98,7 @@ func (s *session) operate(ctx context.Context, verb string, request any) error {
 		return err
 	}
 	if s.json {
-		return writeJSON(s.out, in)
+		return s.document(s.out, in)
 	}
 	_, err := fmt.Fprintf(s.out, "%s is %s\n", in.ID, statusOf(in))
 	return err

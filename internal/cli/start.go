@@ -30,7 +30,7 @@ instance holds, or a unique key that is held, is a conflict, which names the hol
   pointsman start order @order.json --wait 30s
   pointsman start reminder --run-at 2030-01-02T15:04:05Z
   pointsman start import @file.json --unique-key import-2030-01 --unique-scope runnable,executing,awaiting_signal,done`,
-		Args: args(cobra.RangeArgs(1, 2)), ValidArgsFunction: cobra.NoFileCompletions,
+		Args: args(cobra.RangeArgs(1, 2)), ValidArgsFunction: n.first(machineNames),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			start.Machine = args[0]
 			if wait < 0 {
@@ -81,6 +81,7 @@ instance holds, or a unique key that is held, is a conflict, which names the hol
 	f.StringVar(&start.NotifyURL, "notify-url", "", "URL that is told its end, by webhook")
 	f.DurationVar(&wait, "wait", 0, "wait for its end, at most this long")
 	f.StringVar(&idempotency, "idempotency-key", "", "a second start with the same one gives the first one's instance")
+	n.flag(c, "queue", queueNames)
 	return n.add(c)
 }
 
@@ -121,7 +122,7 @@ standard input; without it, the payload is null. With --dedup-key a second one i
 					return err
 				}
 				if s.json {
-					return writeJSON(s.out, done)
+					return s.document(s.out, done)
 				}
 				_, err := fmt.Fprintf(s.out, "%s to %s\n", done.Result, done.InstanceID)
 				return err

@@ -50,7 +50,7 @@ type bundle struct {
 func TestContract(t *testing.T) {
 	t.Parallel()
 	stack := apptest.Start(t, configuration, nil, visitor(t))
-	for surface, make := range map[string]func(*testing.T, *apptest.Stack) driver{"HTTP": newHTTP, "NATS": newNATS, "Go": newGo, "CLI": newCommandLine} {
+	for surface, make := range map[string]func(*testing.T, *apptest.Stack) driver{"HTTP": newHTTP, "NATS": newNATS, "Go": newGo, "CLI": newCommandLine, "CLIOverHTTP": newCommandLineOverHTTP} {
 		for name, test := range map[string]func(*bundle){
 			"Life": testLife, "Numbers": testNumbers, "Duplicates": testDuplicates, "Conflicts": testConflicts, "Nobody": testNobody, "Invalid": testInvalid, "Operate": testOperate, "List": testList,
 		} {

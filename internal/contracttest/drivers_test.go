@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -291,10 +292,14 @@ func (d inGo) operate(ctx context.Context, verb, ref string) (api.Instance, erro
 }
 
 // onCommandLine is pointsman with --json.
-type onCommandLine struct{ natsURL string }
+type onCommandLine struct{ where []string }
 
 func newCommandLine(_ *testing.T, stack *apptest.Stack) driver {
-	return onCommandLine{stack.NATSURL}
+	return onCommandLine{[]string{"--nats-url", stack.NATSURL}}
+}
+
+func newCommandLineOverHTTP(_ *testing.T, stack *apptest.Stack) driver {
+	return onCommandLine{[]string{"--url", stack.HTTPURL}}
 }
 
 // run a command, and read what it prints. What it refuses before it asks is invalid.
@@ -304,7 +309,7 @@ func run[T any](ctx context.Context, d onCommandLine, args ...string) (answer T,
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetOut(&out)
 	root.SetErr(&bytes.Buffer{})
-	root.SetArgs(append([]string{args[0], "--json", "--nats-url", d.natsURL}, args[1:]...))
+	root.SetArgs(slices.Concat([]string{args[0], "--json"}, d.where, args[1:]))
 	if err := root.ExecuteContext(ctx); err != nil {
 		var b api.ErrorBody
 		if json.Unmarshal([]byte(err.Error()), &b) == nil && b.Error != nil {
