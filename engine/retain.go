@@ -42,7 +42,7 @@ func (w *Worker) retainLoop(ctx context.Context) {
 			}
 		}
 		w.retain(ctx, w.purgeTriggers)
-		w.retain(ctx, w.retireDeliveries)        // finds out by itself that nothing is due
+		w.retain(ctx, w.retireDeliveries) // finds out by itself that nothing is due
 		w.retain(ctx, w.retireJobs)
 		rest(ctx, max(wait, w.cfg.ReapInterval)) // not at once: what is due may be locked, or not to be had yet
 	}

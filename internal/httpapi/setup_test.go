@@ -43,6 +43,7 @@ func TestServer(t *testing.T) {
 		"Conditional": testConditional, "Events": testEvents, "Operate": testOperate, "Pages": testPages, "Held": testHeld, "Shared": testShared, "DeadLetters": testDeadLetters,
 		"Stats": testStats, "Headers": testHeaders, "Browsers": testBrowsers, "Stream": testStream, "Readme": testReadme, "Updates": testUpdates, "Children": testChildren,
 		"Webhooks":      testWebhooks,
+		"Jobs":          testJobs,
 		"EventTriggers": testEventTriggers, "EventRefusals": testEventRefusals, "EventStream": testEventStream, "EventRoute": testEventRoute, "EventRouteAgain": testEventRouteAgain, "EmittedLetter": testEmittedLetter,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,7 +23,7 @@ delete from pointsman.ledger; delete from pointsman.held; delete from pointsman.
 delete from pointsman.running_keys; delete from pointsman.waiters; delete from pointsman.unique_keys; delete from pointsman.routes;
 delete from pointsman.verdicts; delete from pointsman.departed; update pointsman.departed_to set finished_at = '-infinity';
 delete from pointsman.webhook_deliveries; delete from pointsman.triggers;
-delete from pointsman.witness; delete from pointsman.accepted; perform setval('pointsman.signal_ids', 1000);
+delete from pointsman.witness; delete from pointsman.accepted; delete from pointsman.jobs; perform setval('pointsman.signal_ids', 1000);
 delete from pointsman.triggers; delete from pointsman.held_events; delete from pointsman.quotas; delete from pointsman.webhook_deliveries; delete from pointsman.told;
 end $$;
 `

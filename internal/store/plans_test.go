@@ -92,7 +92,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "resume": x.resume, "unserved": x.unserved,
 		"fates": x.fates, "vanished": x.vanished, "traces": x.traces, "note dropped": x.noteDropped, "forget dropped": x.forgetDropped,
 		"still matching": x.stillMatching,
-		"api key": x.apiKey, "list keys": x.listKeys, "list workers": x.listWorkers, "list queues": x.listQueues, "count live": x.countLive, "count ended": x.countEnded,
+		"api key":        x.apiKey, "list keys": x.listKeys, "list workers": x.listWorkers, "list queues": x.listQueues, "count live": x.countLive, "count ended": x.countEnded,
 	}
 	for name, sql := range map[string]string{
 		"judged": x.judged, "keep verdict": x.keepVerdict, "forget verdicts": x.forgetVerdicts, "update taken": x.updateTaken, "set event": x.setEvent,

@@ -16,7 +16,7 @@ func TestSabotage(t *testing.T) {
 	for _, sc := range scenarios() {
 		byName[sc.name] = sc
 	}
-	for _, sab := range slices.Concat(sabotages(), familySabotages(), webhookSabotages(), triggerSabotages()) {
+	for _, sab := range slices.Concat(sabotages(), familySabotages(), webhookSabotages(), triggerSabotages(), jobSabotages()) {
 		t.Run(sab.name, func(t *testing.T) {
 			t.Parallel()
 			e := <-free

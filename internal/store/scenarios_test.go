@@ -34,6 +34,7 @@ func scenarios() (all []scenario) {
 	all = append(all, conditions()...)
 	all = append(all, updateScenarios()...)
 	all = append(all, webhooks()...)
+	all = append(all, jobScenarios()...)
 	return all
 }
 
