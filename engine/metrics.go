@@ -72,7 +72,7 @@ func newMetrics(reg prometheus.Registerer, unguarded, waits func() int64) (*metr
 		}),
 		retired: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "pointsman_retention_deleted_total",
-			Help: "What the retention has deleted: ended instances, rows of their ledgers, webhooks.",
+			Help: "What the retention has deleted, by table.",
 		}, []string{"table"}),
 		unservedLanes: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "pointsman_unserved_lanes",
@@ -86,6 +86,9 @@ func newMetrics(reg prometheus.Registerer, unguarded, waits func() int64) (*metr
 			Name: "pointsman_unserved_oldest_seconds",
 			Help: "How long the oldest instance that no worker serves has been ready.",
 		}),
+	}
+	for _, table := range []string{"instances", "ledger", "triggers", "verdicts", "webhook_deliveries"} {
+		m.retired.WithLabelValues(table) // 0 is a figure too
 	}
 	m.eventsRefused = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "pointsman_awaits_refused_total",

@@ -68,9 +68,9 @@ var sabotages = []struct {
 		if new.consumed is not null then delete from pointsman.signals where instance_id = new.instance_id; end if; return null;`},
 	{10, "an await that consumes nothing consumes", "after update on pointsman.instances", `
 		if new.parked and new.handed_to > 0 then delete from pointsman.signals where instance_id = new.id and id <= new.handed_to; end if; return null;`},
-	{128, "a replay drops what was awaited", "before update on pointsman.instances", `
+	{187, "a replay drops what was awaited", "before update on pointsman.instances", `
 		if new.attempt > old.attempt then new.awaits := '{}'; end if; return new;`},
-	{131, "a re-await forgets what was handed", "before update on pointsman.instances", `
+	{205, "a re-await forgets what was handed", "before update on pointsman.instances", `
 		new.handed := '{}'; return new;`},
 	{198, "a deadline wakes without saying so", "before update on pointsman.instances", `
 		new.timed_out := false; return new;`},
@@ -88,7 +88,7 @@ var sabotages = []struct {
 		new.source := null; return new;`},
 	{6, "a start adopts nothing", "before delete on pointsman.held", `
 		if old.expires_at > now() then return null; end if; return old;`},
-	{81, "priorities are forgotten", "before insert on pointsman.ready", `
+	{144, "priorities are forgotten", "before insert on pointsman.ready", `
 		new.priority := 0; return new;`},
 	{10, "partition keys exclude nobody", "after insert on pointsman.running_keys", `
 		delete from pointsman.running_keys where project = new.project and key = new.key; return null;`},
@@ -104,7 +104,7 @@ var sabotages = []struct {
 		new.kept := null; return new;`},
 	{60, "a retry counts on", "before update on pointsman.instances", `
 		if new.live and not old.live then new.attempt := old.attempt; end if; return new;`},
-	{198, "a retry waits for nothing", "before update on pointsman.instances", `
+	{391, "a retry waits for nothing", "before update on pointsman.instances", `
 		if new.live and not old.live then new.parked := false; end if; return new;`},
 	{21, "a pause ends with the next step", "before update on pointsman.instances", `
 		if new.visit > old.visit then new.paused := false; end if; return new;`},
@@ -121,8 +121,6 @@ var sabotages = []struct {
 		new.await_n := 1; return new;`},
 	{128, "a condition is lost", "before update on pointsman.instances", `
 		new.await_where := null; return new;`},
-	{0, "what did not pass counts as handed", "before update on pointsman.instances", `
-		new.handed_where := null; return new;`},
 	{198, "who knows how its children stand forgets it", "before update on pointsman.instances", `
 		if 'child/*' = any(new.handed) then new.handed := array_remove(array_remove(array_remove(new.handed, 'child/all children'), 'child/any child'), 'child/2 children'); end if; return new;`},
 }

@@ -63,6 +63,11 @@ var calls = map[string]httpapi.Call{
 	natsapi.VerbWebhookRetry:  {Method: http.MethodPost, Path: "/v1/webhook-deliveries/{id}/retry"},
 	natsapi.VerbWebhooksRetry: {Method: http.MethodPost, Path: "/v1/webhook-deliveries/retry"},
 
+	natsapi.VerbJobs:       {Method: http.MethodGet, Path: "/v1/jobs"},
+	natsapi.VerbJob:        {Method: http.MethodGet, Path: "/v1/jobs/{id}"},
+	natsapi.VerbJobsStart:  {Method: http.MethodPost, Path: "/v1/jobs"},
+	natsapi.VerbJobsCancel: {Method: http.MethodDelete, Path: "/v1/jobs/{id}"},
+
 	natsapi.VerbSend:           {Method: http.MethodPost, Path: triggerPath + "/send"},
 	natsapi.VerbTriggers:       {Method: http.MethodGet, Path: "/v1/events"},
 	natsapi.VerbTrigger:        {Method: http.MethodGet, Path: triggerPath},

@@ -131,7 +131,7 @@ func (s *session) dropLetters(ctx context.Context, in io.Reader, f letterFlags, 
 		if err != nil || f.DryRun || found.Total == 0 {
 			return errors.Join(found.report(s, true, "dropped"), err)
 		}
-		if err := confirm(s.errOut, in, fmt.Sprintf("Delete %d dead letters for good?", found.Total)); err != nil {
+		if err := confirm(s.errOut, in, fmt.Sprintf("Delete %d dead letters for good?", found.Total), "nothing is deleted"); err != nil {
 			return err
 		}
 		f.limit = found.Total // none that has come since
@@ -140,8 +140,8 @@ func (s *session) dropLetters(ctx context.Context, in io.Reader, f letterFlags, 
 	return errors.Join(dropped.report(s, false, "dropped"), err)
 }
 
-// confirm asks a question that has to be answered with yes.
-func confirm(out io.Writer, in io.Reader, question string) error {
+// confirm asks a question that has to be answered with yes, or else nothing is done.
+func confirm(out io.Writer, in io.Reader, question, nothing string) error {
 	if _, err := fmt.Fprint(out, question, " [y/N] "); err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func confirm(out io.Writer, in io.Reader, question string) error {
 		return err
 	}
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return errors.New("nothing is deleted: --yes answers without asking")
+		return errors.New(nothing + ": --yes answers without asking")
 	}
 	return nil
 }

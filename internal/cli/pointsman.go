@@ -29,7 +29,7 @@ Exit statuses: 0, it is done; 1, it failed or was refused, or what was looked fo
 	root.AddCommand(devCommand(&o), devPartCommand(&o), migrateCommand(&o),
 		startCommand(&o), signalCommand(&o), getCommand(&o), listCommand(&o), inboxCommand(&o), historyCommand(&o), eventsCommand(&o), updateCommand(&o), cancelCommand(&o),
 		retryCommand(&o), pauseCommand(&o), resumeCommand(&o),
-		childrenCommand(&o),
+		childrenCommand(&o), jobsCommand(&o),
 		statsCommand(&o), queuesCommand(&o), workersCommand(&o), topCommand(&o), doctorCommand(&o), purgeCommand(&o),
 		publishCommand(&o), routesCommand(&o), heldCommand(&o), dlqCommand(&o), messageCommand(&o),
 		auditCommand(&o), triggersCommand(&o), webhooksCommand(&o),

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -86,15 +87,30 @@ instance holds, or a unique key that is held, is a conflict, which names the hol
 
 func signalCommand(o *options) *cobra.Command {
 	n := o.connection()
+	b := bulk{kind: engine.JobSignal}
 	var signal api.NewSignal
 	c := &cobra.Command{
-		Use: "signal REF NAME [PAYLOAD]", Short: "Put a signal into the inbox of an instance",
+		Use: "signal [REF] NAME [PAYLOAD]", Short: "Put a signal into the inbox of an instance",
 		Long: `signal puts a signal into the inbox of a live instance. REF is its id, or key:<correlation key>. PAYLOAD is JSON, @FILE, or - for the
 standard input; without it, the payload is null. With --dedup-key a second one is a duplicate, which counts for nothing.`,
 		Example: `  pointsman signal key:order-1001 payment '{"amount": 42}'
-  pointsman signal key:order-1001 payment @payment.json --dedup-key pay-7`,
-		Args: args(cobra.RangeArgs(2, 3)), ValidArgsFunction: cobra.NoFileCompletions,
+  pointsman signal key:order-1001 payment @payment.json --dedup-key pay-7
+  pointsman signal --all --machine order --status awaiting_signal closing`,
+		Args: args(cobra.RangeArgs(1, 3)), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) (err error) {
+			if err := b.args(c, len(args), 1, 2); err != nil {
+				return err
+			}
+			if b.all {
+				if signal.DedupKey != "" {
+					return usage(c, errors.New("--dedup-key goes with a REF: with --all each instance gets the signal once"))
+				}
+				all := engine.JobArgs{Name: args[0]}
+				if all.Payload, err = documentArg(c, args, 1, "payload"); err != nil {
+					return err
+				}
+				return b.run(c, n, all)
+			}
 			signal.CorrelationKey, signal.InstanceID = target(args[0])
 			signal.Name = args[1]
 			if signal.Payload, err = documentArg(c, args, 2, "payload"); err != nil {
@@ -114,5 +130,6 @@ standard input; without it, the payload is null. With --dedup-key a second one i
 		},
 	}
 	c.Flags().StringVar(&signal.DedupKey, "dedup-key", "", "a second signal with the same one does not count")
+	b.add(c)
 	return n.add(c)
 }

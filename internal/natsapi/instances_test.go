@@ -74,7 +74,7 @@ func testInbox(b *bundle) {
 	var names map[string]json.RawMessage
 	b.ask(natsapi.VerbGet, api.GetRequest{Ref: in.ID}, &names)
 	want := strings.Fields(`id project machine version status step attempt correlation_key queue priority partition_key unique_key state awaits deadline result
-		last_error paused inbox_count inserted_at updated_at finished_at run_at unique_scope lease`)
+		last_error paused inbox_count inserted_at updated_at finished_at run_at unique_scope lease parent_id`)
 	var got []string
 	for name := range names {
 		got = append(got, name)
