@@ -127,7 +127,7 @@ func (b *bulk) run(c *cobra.Command, n *connection, args engine.JobArgs) error {
 			return s.awaitJob(ctx, j)
 		}
 		if s.json {
-			return writeJSON(s.out, j)
+			return s.document(s.out, j)
 		}
 		_, err := fmt.Fprintf(s.out, "job %s is running: pointsman jobs get %s --wait\n", j.ID, j.ID)
 		return err
@@ -149,7 +149,7 @@ func (s *session) countFirst(ctx context.Context, request api.NewJob) (total int
 		return 0, fmt.Errorf("the dry run is %s: %s", j.Status, j.Error)
 	}
 	if asked && s.json {
-		return j.Total, writeJSON(s.out, j)
+		return j.Total, s.document(s.out, j)
 	}
 	w := s.errOut
 	if asked {

@@ -113,7 +113,7 @@ func jobsCancelCommand(o *options) *cobra.Command {
 
 func (s *session) showJob(j api.Job) error {
 	if s.json {
-		return writeJSON(s.out, j)
+		return s.document(s.out, j)
 	}
 	t := newTable()
 	t.pair("id", j.ID.String())
@@ -133,5 +133,5 @@ func (s *session) showJob(j api.Job) error {
 	for _, e := range j.Errors {
 		t.add("failed for", e.InstanceID.String()+": "+short(e.Message, 200))
 	}
-	return t.write(s.out)
+	return s.print(s.out, t)
 }
