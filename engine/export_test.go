@@ -96,3 +96,15 @@ func (h *ByHand) ExpireHeld(ctx context.Context) error  { return once(h.expireHe
 func (h *ByHand) Age(ctx context.Context, d time.Duration) error { return h.store.Age(ctx, d) }
 
 func once(_ bool, err error) error { return err }
+
+// StepJob does one batch of a job, of at most so many instances.
+func StepJob(ctx context.Context, r *JobRunner, most int) (worked bool, err error) {
+	r.batch = most
+	return r.step(ctx)
+}
+
+// StepJobPatiently is StepJob that waits for a lock as long as other transactions do.
+func StepJobPatiently(ctx context.Context, r *JobRunner, most int) (worked bool, err error) {
+	r.alone = true
+	return StepJob(ctx, r, most)
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -13,12 +15,15 @@ import (
 
 // Filter of a list of instances. A zero field does not filter.
 type Filter struct {
-	Project           string // zero: DefaultProject
-	Machine           string
-	Queue             string
-	Status            Status
-	CorrelationKey    string
-	CorrelationPrefix string // of the correlation key
+	Project           string     `json:"-"` // zero: DefaultProject
+	Machine           string     `json:"machine,omitempty"`
+	Version           int        `json:"version,omitempty"` // of the machine
+	Queue             string     `json:"queue,omitempty"`
+	Status            Status     `json:"status,omitempty"`
+	CorrelationKey    string     `json:"correlation_key,omitempty"`
+	CorrelationPrefix string     `json:"correlation_prefix,omitempty"` // of the correlation key
+	InsertedFrom      *time.Time `json:"inserted_from,omitempty"`
+	InsertedBefore    *time.Time `json:"inserted_before,omitempty"`
 }
 
 func (f Filter) check() error {
@@ -28,8 +33,22 @@ func (f Filter) check() error {
 	default:
 		status = &InvalidError{Field: "status", Reason: fmt.Sprintf("%q is none of runnable, executing, awaiting_signal, done, failed, canceled", f.Status)}
 	}
-	return errors.Join(status, optionally(ident.Token, "project", f.Project), optionally(ident.Token, "machine", f.Machine), optionally(ident.Token, "queue", f.Queue),
+	var version, inserted error
+	if f.Version < 0 || f.Version > math.MaxInt32 {
+		version = &InvalidError{Field: "version", Reason: fmt.Sprintf("is %d: want 1 or more", f.Version)}
+	}
+	if f.InsertedFrom != nil && f.InsertedBefore != nil && !f.InsertedFrom.Before(*f.InsertedBefore) {
+		inserted = &InvalidError{Field: "inserted_before", Reason: fmt.Sprintf("is %s, which is not after inserted_from", f.InsertedBefore.Format(time.RFC3339))}
+	}
+	return errors.Join(status, version, inserted, optionally(ident.Token, "project", f.Project), optionally(ident.Token, "machine", f.Machine), optionally(ident.Token, "queue", f.Queue),
 		optionally(ident.Key, "correlation_key", f.CorrelationKey), optionally(ident.Key, "correlation_prefix", f.CorrelationPrefix))
+}
+
+func (f Filter) row() store.Filter {
+	return store.Filter{
+		Project: f.Project, Machine: f.Machine, Version: f.Version, Queue: f.Queue, Status: string(f.Status), CorrelationKey: f.CorrelationKey, CorrelationPrefix: f.CorrelationPrefix,
+		InsertedFrom: f.InsertedFrom, InsertedBefore: f.InsertedBefore,
+	}
 }
 
 func optionally(check func(field, s string) error, field, s string) error {
@@ -52,9 +71,7 @@ func (c *Client) List(ctx context.Context, f Filter, before uuid.UUID, limit int
 	if before == uuid.Nil {
 		before = uuid.Max
 	}
-	rows, next, err := c.store.List(ctx, store.Filter{
-		Project: f.Project, Machine: f.Machine, Queue: f.Queue, Status: string(f.Status), CorrelationKey: f.CorrelationKey, CorrelationPrefix: f.CorrelationPrefix,
-	}, before, limit)
+	rows, next, err := c.store.List(ctx, f.row(), before, limit)
 	if err != nil {
 		return nil, uuid.Nil, fmt.Errorf("list: %w", err)
 	}

@@ -121,8 +121,6 @@ var sabotages = []struct {
 		new.await_n := 1; return new;`},
 	{128, "a condition is lost", "before update on pointsman.instances", `
 		new.await_where := null; return new;`},
-	{0, "what did not pass counts as handed", "before update on pointsman.instances", `
-		new.handed_where := null; return new;`},
 	{198, "who knows how its children stand forgets it", "before update on pointsman.instances", `
 		if 'child/*' = any(new.handed) then new.handed := array_remove(array_remove(array_remove(new.handed, 'child/all children'), 'child/any child'), 'child/2 children'); end if; return new;`},
 }

@@ -122,8 +122,9 @@ func (c *Client) ResumeTx(ctx context.Context, tx pgx.Tx, ref Ref) (Instance, er
 }
 
 func resume(ctx context.Context, st *store.Store, ref Ref) (in Instance, woken []string, err error) {
-	in, err = whileLive(ctx, st, ref, "resume", func(id uuid.UUID) (err error) {
-		woken, err = st.Resume(ctx, []uuid.UUID{id})
+	in, err = whileLive(ctx, st, ref, "resume", func(id uuid.UUID) error {
+		resumed, err := st.Resume(ctx, []uuid.UUID{id})
+		woken = resumed.Woken
 		return err
 	})
 	return in, woken, err

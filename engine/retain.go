@@ -18,6 +18,8 @@ type Retention struct {
 	Triggers time.Duration
 	// Webhooks: a webhook goes this long after it was delivered or failed; zero: 720h.
 	Webhooks time.Duration
+	// Jobs: a job goes this long after its end; zero: 720h.
+	Jobs time.Duration
 }
 
 // retainIdle is the longest that a worker goes without a look at what is due.
@@ -29,7 +31,7 @@ func (w *Worker) retainLoop(ctx context.Context) {
 	keep := w.cfg.Retention
 	for ctx.Err() == nil {
 		// What ends now is due no sooner than this.
-		wait := min(retainIdle, keep.Instances, keep.Dedup, keep.Webhooks)
+		wait := min(retainIdle, keep.Instances, keep.Dedup, keep.Webhooks, keep.Jobs)
 		err := w.retry(ctx, "retention", func(ctx context.Context) (err error) {
 			wait, err = w.store.NextRetired(ctx, keep.Instances, keep.Dedup, wait)
 			return err
@@ -41,6 +43,7 @@ func (w *Worker) retainLoop(ctx context.Context) {
 		}
 		w.retain(ctx, w.purgeTriggers)
 		w.retain(ctx, w.retireDeliveries)        // finds out by itself that nothing is due
+		w.retain(ctx, w.retireJobs)
 		rest(ctx, max(wait, w.cfg.ReapInterval)) // not at once: what is due may be locked, or not to be had yet
 	}
 }
@@ -97,6 +100,14 @@ func (w *Worker) retireDeliveries(ctx context.Context) (more bool, err error) {
 		w.metrics.retired.WithLabelValues("webhook_deliveries").Add(float64(n))
 	}
 	return n == store.DeliveryBatch, err
+}
+
+func (w *Worker) retireJobs(ctx context.Context) (more bool, err error) {
+	n, err := w.store.RetireJobs(ctx, w.cfg.Retention.Jobs)
+	if err == nil {
+		w.metrics.retired.WithLabelValues("jobs").Add(float64(n))
+	}
+	return n == store.JobBatch, err
 }
 
 func (w *Worker) note(ctx context.Context) (more bool, err error) {

@@ -412,6 +412,72 @@ func TestSendEventPrefix(t *testing.T) {
 	}
 }
 
+// A send to a prefix whose connection is killed between two of its transactions says how many have the event, and another call goes on with the
+// rest: each instance is woken once.
+func TestSendEventPrefixWakesOnce(t *testing.T) {
+	t.Parallel()
+	const n = 500
+	b := setup(t)
+	var mu sync.Mutex
+	woken := map[uuid.UUID]int{}
+	b.serve(must(engine.Define(engine.Definition[string]{Name: "waiter", Start: "begin", Steps: map[string]engine.Step[string]{
+		"begin": func(_ context.Context, v *engine.Visit[string]) (engine.Outcome, error) {
+			return engine.Await("end").OrEvent(engine.EventWait{Key: v.State}), nil
+		},
+		"end": func(_ context.Context, v *engine.Visit[string]) (engine.Outcome, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			woken[v.Instance.ID]++
+			return engine.Done(fmt.Sprintf("%d %t %t %s", len(v.Awaited), v.TimedOut, v.Canceled, v.Awaited[0].Payload)), nil
+		},
+	}}))(t))
+	var ids []uuid.UUID
+	for i := range n {
+		ids = append(ids, b.start(engine.NewInstance{Machine: "waiter", State: engine.MustJSON(fmt.Sprintf("fan:%03d", i))}).ID)
+	}
+	eventually(t, "all wait", func() bool { return must(b.TriggerStats(t.Context(), ""))(t).Waiting == n })
+
+	tx := must(b.pool.Begin(t.Context()))(t)
+	if _, err := tx.Exec(t.Context(), `select id from `+b.db.Schema+`.triggers where event_key = 'fan:300' for update`); err != nil {
+		t.Fatal(err)
+	}
+	type sent struct {
+		n   int
+		err error
+	}
+	done := make(chan sent, 1)
+	cut := b.another(b.db.URL)
+	go func() {
+		n, err := cut.SendEventPrefix(t.Context(), "", "fan:", json.RawMessage(`1`), "")
+		done <- sent{n, err}
+	}()
+	eventually(t, "its second transaction is killed", func() bool {
+		return b.count(`select count(pg_terminate_backend(pid)) from pg_stat_activity where wait_event_type = 'Lock' and query like '%/* end triggers */%' and query like '%`+b.db.Schema+`.triggers%'`) == 1
+	})
+	first := receive(t, done)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if first.err == nil || first.n == 0 || first.n >= n {
+		t.Fatalf("the call that was cut off: %d, %v", first.n, first.err)
+	}
+	equal(t, "received", must(b.TriggerStats(t.Context(), ""))(t).Received, first.n)
+	rest := must(b.SendEventPrefix(t.Context(), "", "fan:", json.RawMessage(`1`), ""))(t)
+	equal(t, "both", first.n+rest, n)
+	for _, id := range ids {
+		b.result(id, `"1 false false 1"`)
+	}
+	equal(t, "again", must(b.SendEventPrefix(t.Context(), "", "fan:", json.RawMessage(`1`), ""))(t), 0)
+	mu.Lock()
+	defer mu.Unlock()
+	equal(t, "woken", len(woken), n)
+	for id, times := range woken {
+		if times != 1 {
+			t.Errorf("%s was woken %d times", id, times)
+		}
+	}
+}
+
 func TestTriggerBadRequests(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -70,10 +70,14 @@ func (c *Client) Deliveries(ctx context.Context, project string, status Delivery
 
 // Delivery returns one webhook of a project, with its body. The error is [ErrNotFound] where there is none.
 func (c *Client) Delivery(ctx context.Context, project string, id uuid.UUID) (Delivery, error) {
+	return delivery(ctx, c.store, project, id)
+}
+
+func delivery(ctx context.Context, st *store.Store, project string, id uuid.UUID) (Delivery, error) {
 	if project == "" {
 		project = DefaultProject
 	}
-	d, found, err := c.store.DeliveryByID(ctx, project, id)
+	d, found, err := st.DeliveryByID(ctx, project, id)
 	if err == nil && !found {
 		err = ErrNotFound
 	}
@@ -93,10 +97,18 @@ func deliveryOf(d store.WebhookDelivery) Delivery {
 // RetryDeliveries sends failed webhooks of a project again: at once, with all their attempts before them. It returns for each whether it
 // is, in order: nil, [ErrNotFound], or a [*ConflictError] where it has not failed.
 func (c *Client) RetryDeliveries(ctx context.Context, project string, ids []uuid.UUID) ([]error, error) {
+	verdicts, err := retryDeliveries(ctx, c.store, project, ids)
+	if slices.Contains(verdicts, nil) {
+		c.Wake(WebhooksQueue)
+	}
+	return verdicts, err
+}
+
+func retryDeliveries(ctx context.Context, st *store.Store, project string, ids []uuid.UUID) ([]error, error) {
 	if project == "" {
 		project = DefaultProject
 	}
-	had, err := c.store.RetryDeliveries(ctx, project, ids)
+	had, err := st.RetryDeliveries(ctx, project, ids)
 	if err != nil {
 		return nil, fmt.Errorf("retry deliveries: %w", err)
 	}
@@ -110,17 +122,22 @@ func (c *Client) RetryDeliveries(ctx context.Context, project string, ids []uuid
 			verdicts[i] = &ConflictError{Reason: fmt.Sprintf("webhook delivery %s is %s: only failed ones can be retried", id, status)}
 		}
 	}
-	if slices.Contains(verdicts, nil) {
-		c.Wake(WebhooksQueue)
-	}
 	return verdicts, nil
 }
 
-// RetryDelivery is RetryDeliveries for one.
-func (c *Client) RetryDelivery(ctx context.Context, project string, id uuid.UUID) (Delivery, error) {
-	verdicts, err := c.RetryDeliveries(ctx, project, []uuid.UUID{id})
-	if err = errors.Join(append(verdicts, err)...); err != nil {
+// RetryDelivery is RetryDeliveries for one, which it returns as it is before the first of its new attempts.
+func (c *Client) RetryDelivery(ctx context.Context, project string, id uuid.UUID) (d Delivery, err error) {
+	err = c.store.InScopes(ctx, nil, func(tx *store.Store) error {
+		verdicts, err := retryDeliveries(ctx, tx, project, []uuid.UUID{id})
+		if err = errors.Join(append(verdicts, err)...); err != nil {
+			return err
+		}
+		d, err = delivery(ctx, tx, project, id)
+		return err
+	})
+	if err != nil {
 		return Delivery{}, err
 	}
-	return c.Delivery(ctx, project, id)
+	c.Wake(WebhooksQueue)
+	return d, nil
 }

@@ -55,6 +55,7 @@ func (cfg WorkerConfig) withDefaults() WorkerConfig {
 	or(&cfg.Retention.Dedup, keepDedup)
 	or(&cfg.Retention.Triggers, 30*24*time.Hour)
 	or(&cfg.Retention.Webhooks, 30*24*time.Hour)
+	or(&cfg.Retention.Jobs, 30*24*time.Hour)
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = map[string]int{DefaultQueue: 64}
 	}
@@ -83,7 +84,7 @@ func (cfg WorkerConfig) check() (err error) {
 		}
 	}
 	if cfg.Lease < 0 || cfg.Heartbeat < 0 || cfg.PollInterval < 0 || cfg.ReapInterval < 0 || cfg.ShutdownTimeout < 0 ||
-		cfg.Retention.Instances < 0 || cfg.Retention.Dedup < 0 || cfg.Retention.Triggers < 0 || cfg.Retention.Webhooks < 0 {
+		cfg.Retention.Instances < 0 || cfg.Retention.Dedup < 0 || cfg.Retention.Triggers < 0 || cfg.Retention.Webhooks < 0 || cfg.Retention.Jobs < 0 {
 		err = errors.Join(err, errors.New("a duration is below 0"))
 	}
 	if cfg.Heartbeat < time.Millisecond {

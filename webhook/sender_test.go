@@ -122,6 +122,72 @@ func TestAttemptsThenFailedThenRetried(t *testing.T) {
 	}
 }
 
+// The event of a trigger is told to its URL, once it has come; notify_status says what became of that. A trigger that ends otherwise tells nobody.
+func TestTriggerIsTold(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var fine atomic.Bool
+	r := newReceiver(t, func(w http.ResponseWriter, req *http.Request) {
+		if req.URL.Path == "/refuses" && !fine.Load() {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+	})
+	s := b.sending(b.config())
+	told := map[string]engine.Trigger{}
+	for _, key := range []string{"takes", "refuses", "canceled"} {
+		g, err := b.CreateTrigger(t.Context(), "", engine.EventWait{Key: key, NotifyURL: r.URL + "/" + key})
+		if err == nil && g.NotifyStatus != nil {
+			t.Errorf("%s: notify_status is %s before the event", key, *g.NotifyStatus)
+		}
+		if key == "canceled" {
+			_, err = b.CancelTrigger(t.Context(), "", key)
+		} else if err == nil {
+			_, err = b.SendEvent(t.Context(), engine.NewEvent{Key: key, Payload: []byte(`7`), SentBy: "alice"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		told[key] = g
+	}
+	s.Poke()
+	status := func(key, want string) {
+		t.Helper()
+		eventually(t, key+" is "+want, func() bool {
+			g, err := b.Trigger(t.Context(), "", key)
+			return err == nil && g.NotifyStatus != nil && *g.NotifyStatus == want
+		})
+	}
+	status("takes", "delivered")
+	status("refuses", "failed")
+	fine.Store(true)
+	again, err := b.RetryDelivery(t.Context(), "", b.deliveryOf(told["refuses"].ID))
+	if err != nil || again.Status != engine.DeliveryPending {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	s.Poke()
+	status("refuses", "delivered")
+	if g, err := b.Trigger(t.Context(), "", "canceled"); err != nil || g.NotifyStatus != nil {
+		t.Errorf("canceled: %+v, %v", g, err)
+	}
+	for path, want := range map[string]int{"/takes": 1, "/refuses": 2, "/canceled": 0} {
+		if got := r.count(path); got != want {
+			t.Errorf("%s was called %d times, want %d", path, got, want)
+		}
+	}
+	var body struct {
+		Type string
+		Data engine.Trigger
+	}
+	for _, got := range r.all() {
+		if err := json.Unmarshal(got.body, &body); err != nil {
+			t.Fatal(err)
+		}
+		if g := body.Data; body.Type != "trigger.received" || g.Status != engine.TriggerReceived || "/"+g.EventKey != got.path || string(g.ResponsePayload) != "7" || *g.SentBy != "alice" {
+			t.Errorf("%s: %s", got.path, got.body)
+		}
+	}
+}
+
 // A sender that nobody pokes finds what is new, and what is due again, by itself.
 func TestFindsByItself(t *testing.T) {
 	t.Parallel()

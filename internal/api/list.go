@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -11,10 +12,13 @@ import (
 // ListRequest asks for instances. What is left out does not filter.
 type ListRequest struct {
 	Machine           string        `json:"machine,omitempty"`
+	Version           int           `json:"version,omitempty"` // of the machine
 	Status            engine.Status `json:"status,omitempty"`
 	Queue             string        `json:"queue,omitempty"`
 	CorrelationKey    string        `json:"correlation_key,omitempty"`
 	CorrelationPrefix string        `json:"correlation_prefix,omitempty"`
+	InsertedFrom      *time.Time    `json:"inserted_from,omitempty"`
+	InsertedBefore    *time.Time    `json:"inserted_before,omitempty"`
 	Limit             int           `json:"limit,omitempty"`
 	Cursor            string        `json:"cursor,omitempty"`
 }
@@ -30,7 +34,7 @@ func (a *API) List(ctx context.Context, project string, r ListRequest) (Page[Ins
 		return Page[Instance]{}, err
 	}
 	rows, next, err := a.Client.List(ctx, engine.Filter{
-		Project: project, Machine: r.Machine, Queue: r.Queue, Status: r.Status, CorrelationKey: r.CorrelationKey, CorrelationPrefix: r.CorrelationPrefix,
+		Project: project, Machine: r.Machine, Version: r.Version, InsertedFrom: r.InsertedFrom, InsertedBefore: r.InsertedBefore, Queue: r.Queue, Status: r.Status, CorrelationKey: r.CorrelationKey, CorrelationPrefix: r.CorrelationPrefix,
 	}, before, limit)
 	if err != nil {
 		return Page[Instance]{}, err

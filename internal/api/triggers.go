@@ -87,7 +87,7 @@ func (a *API) Triggers(ctx context.Context, project string, r TriggersRequest) (
 	f := engine.TriggerFilter{Project: project, Status: engine.TriggerStatus(r.Status), Source: r.SourceType}
 	if r.WorkflowRunID != "" {
 		if f.InstanceID, err = uuid.Parse(r.WorkflowRunID); err != nil || f.InstanceID == uuid.Nil {
-			return Page[Trigger]{}, invalid("workflow_run_id", "%.60q is no instance id: want a UUID", r.WorkflowRunID)
+			return Page[Trigger]{Items: []Trigger{}}, nil // no instance has such an id
 		}
 	}
 	var before uuid.UUID

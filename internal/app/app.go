@@ -73,15 +73,22 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 		if err != nil {
 			return nil, err
 		}
-		stop, err := p.waker.Listen([]string{engine.OutboxQueue, engine.WebhooksQueue}, func(queue string) {
-			if queue == engine.WebhooksQueue {
+		jobs, err := p.client.NewJobRunner(engine.JobRunnerConfig{})
+		if err != nil {
+			return nil, err
+		}
+		stop, err := p.waker.Listen([]string{engine.OutboxQueue, engine.WebhooksQueue, engine.JobsQueue}, func(queue string) {
+			switch queue {
+			case engine.WebhooksQueue:
 				sender.Poke()
-			} else {
+			case engine.JobsQueue:
+				jobs.Poke()
+			default:
 				b.Poke()
 			}
 		})
 		p.srv.serveAPI(web)
-		return &bridgeAndAPI{Bridge: b, sender: sender, service: service, web: web, reloader: reloader, deafen: stop}, err
+		return &bridgeAndAPI{Bridge: b, sender: sender, jobs: jobs, service: service, web: web, reloader: reloader, deafen: stop}, err
 	})
 }
 
@@ -104,7 +111,7 @@ func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machin
 		worker, err := engine.NewWorker(p.client, engine.WorkerConfig{
 			Machines: slices.Concat(machines, remotes), Queues: cfg.Worker.Queues, Lease: cfg.Worker.Lease, Heartbeat: cfg.Worker.Heartbeat, PollInterval: cfg.Worker.PollInterval,
 			ReapInterval: cfg.Worker.ReapInterval, ShutdownTimeout: cfg.Worker.ShutdownTimeout, Logger: log,
-			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup, Triggers: cfg.Retention.Triggers, Webhooks: cfg.Retention.Webhooks},
+			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup, Triggers: cfg.Retention.Triggers, Webhooks: cfg.Retention.Webhooks, Jobs: cfg.Retention.Jobs},
 		})
 		if err != nil || len(cfg.Machines)+len(machines) == 0 {
 			return worker, err

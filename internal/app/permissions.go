@@ -72,7 +72,7 @@ func bridgeRights(cfg *config.Config, space subjects.Space, routes []bridge.Rout
 			publish = append(publish, "$JS.API.STREAM.INFO."+stream, "$JS.API.STREAM.CREATE."+stream)
 		}
 	}
-	return Rights{"bridge", unique(publish, extra), unique([]string{inboxes, space.API("*"), "$SRV.>", space.Wake(engine.OutboxQueue), space.Wake(engine.WebhooksQueue), space.Notice("*")})}
+	return Rights{"bridge", unique(publish, extra), unique([]string{inboxes, space.API("*"), "$SRV.>", space.Wake(engine.OutboxQueue), space.Wake(engine.WebhooksQueue), space.Wake(engine.JobsQueue), space.Notice("*")})}
 }
 
 // reading a stream, by consumers that are made for it, and message by message.

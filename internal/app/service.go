@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pointsman/pointsman/bridge"
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/config"
 	"github.com/pointsman/pointsman/internal/httpapi"
@@ -60,6 +61,7 @@ func (p *parts) operations(cfg *config.Config, mapper *bridge.Mapper, b *bridge.
 type bridgeAndAPI struct {
 	*bridge.Bridge
 	sender   *webhook.Sender
+	jobs     *engine.JobRunner
 	service  *natsapi.Service
 	web      *httpapi.Server
 	reloader *reloader
@@ -73,6 +75,7 @@ func (b *bridgeAndAPI) Run(ctx context.Context) error {
 	group.Go(func() error { return b.web.Run(ctx) })
 	group.Go(func() error { b.reloader.run(ctx); return nil })
 	group.Go(func() error { return b.sender.Run(ctx) })
+	group.Go(func() error { return b.jobs.Run(ctx) })
 	group.Go(func() error { return b.Bridge.Run(ctx) })
 	return group.Wait()
 }

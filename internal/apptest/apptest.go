@@ -35,6 +35,7 @@ type Stack struct {
 	Config      *config.Config
 	Space       subjects.Space
 	JS          jetstream.JetStream
+	log         *slog.Logger
 }
 
 // Start runs everything until the test ends: the routes of a configuration file, on streams of these subjects, and these machines.
@@ -46,14 +47,20 @@ func Start(t testing.TB, yaml string, streams map[string][]string, machines ...*
 		s.NATS.Stream(t, jetstream.StreamConfig{Name: name, Subjects: filters})
 	}
 	s.configure(t, yaml)
-	log := slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	s.HTTPURL = "http://" + s.run(t, "bridge", func(ctx context.Context, announce func(string)) error {
-		return app.RunBridge(ctx, s.Config, log, announce)
-	})
+	s.log = slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s.HTTPURL = s.Bridge(t)
 	s.run(t, "worker", func(ctx context.Context, announce func(string)) error {
-		return app.RunWorker(ctx, s.Config, log, machines, announce)
+		return app.RunWorker(ctx, s.Config, s.log, machines, announce)
 	})
 	return s
+}
+
+// Bridge runs one more bridge until the test ends, and returns the URL of its HTTP API.
+func (s *Stack) Bridge(t testing.TB) (url string) {
+	t.Helper()
+	return "http://" + s.run(t, "bridge", func(ctx context.Context, announce func(string)) error {
+		return app.RunBridge(ctx, s.Config, s.log, announce)
+	})
 }
 
 func (s *Stack) configure(t testing.TB, yaml string) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"time"
@@ -71,7 +70,8 @@ the route refuses and whose dead letter was removed in another way, by the limit
 	c.Flags().StringVar(&request.Route, "route", "", "which route")
 	c.Flags().StringVar(&since, "since", "", "messages since a time (2026-01-31T12:00:00Z) or for a while (24h); default: all")
 	c.Flags().StringVar(&until, "until", "", "messages up to a time")
-	return n.addURL(c)
+	n.flag(c, "route", routeNames)
+	return n.addNATS(c)
 }
 
 func (n *connection) audit(c *cobra.Command, request bridge.AuditRequest) error {
@@ -110,9 +110,9 @@ func (n *connection) audit(c *cobra.Command, request bridge.AuditRequest) error 
 	report.Route, report.Stream, report.OK, report.First, report.Last, report.Floor = a.Route, a.Stream, a.OK(), a.First, a.Last, a.Floor
 	report.Messages, report.Fates, report.Pending, report.Deleted = a.Messages, a.Fates, a.Pending, a.Deleted
 	if n.json {
-		err = writeJSON(out, report)
+		err = n.document(out, report)
 	} else {
-		err = report.write(out)
+		err = n.print(out, report.table())
 	}
 	if err != nil || a.OK() {
 		return err
@@ -120,7 +120,7 @@ func (n *connection) audit(c *cobra.Command, request bridge.AuditRequest) error 
 	return fmt.Errorf("audit of %s: %d messages are lost, %d have two fates", a.Route, a.Fates[bridge.FateLost], a.Fates[bridge.FateTwice])
 }
 
-func (r auditReport) write(w io.Writer) error {
+func (r auditReport) table() *table {
 	t := newTable()
 	t.add("route", r.Route)
 	t.add("stream", r.Stream)
@@ -130,5 +130,5 @@ func (r auditReport) write(w io.Writer) error {
 	}
 	t.add("pending", fmt.Sprint(r.Pending))
 	t.add("not there any more", fmt.Sprint(r.Deleted))
-	return t.write(w)
+	return t
 }

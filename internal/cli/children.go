@@ -87,14 +87,14 @@ func (s *session) tree(ctx context.Context, ref string, limit int) error {
 		}
 	}
 	if s.json {
-		return writeJSON(s.out, root)
+		return s.document(s.out, root)
 	}
 	t := newTable("ID", "KEY", "MACHINE", "STATUS", "STEP", "INBOX", "UPDATED")
 	for _, node := range shown {
 		in := node.Instance
 		t.add(strings.Repeat("  ", node.depth)+in.ID, short(text(in.CorrelationKey), 40), fmt.Sprintf("%s@%d", in.Machine, in.Version), statusOf(in), in.Step, fmt.Sprint(in.InboxCount), clock(in.UpdatedAt))
 	}
-	if err := t.write(s.out); err != nil {
+	if err := s.print(s.out, t); err != nil {
 		return err
 	}
 	if more || len(stack) > 0 {

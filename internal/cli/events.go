@@ -34,20 +34,20 @@ func eventsCommand(o *options) *cobra.Command {
 					if err := s.ask(ctx, natsapi.VerbEvents, request, &value); err != nil {
 						return err
 					}
-					return writeJSON(s.out, value)
+					return s.document(s.out, value)
 				}
 				var values map[string]json.RawMessage
 				if err := s.ask(ctx, natsapi.VerbEvents, request, &values); err != nil {
 					return err
 				}
 				if s.json {
-					return writeJSON(s.out, values)
+					return s.document(s.out, values)
 				}
 				t := newTable("KEY", "VALUE")
 				for _, key := range slices.Sorted(maps.Keys(values)) {
 					t.add(key, string(values[key]))
 				}
-				return t.write(s.out)
+				return s.print(s.out, t)
 			})
 		},
 	}

@@ -2,13 +2,14 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pointsman/pointsman/client"
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/natsapi"
 )
@@ -64,9 +65,9 @@ instance that has the key now, or else had it last.`,
 // show an instance.
 func (s *session) show(in api.Instance) error {
 	if s.json {
-		return writeJSON(s.out, in)
+		return s.document(s.out, in)
 	}
-	return instanceTable(in).write(s.out)
+	return s.print(s.out, instanceTable(in))
 }
 
 // get an instance, when it has ended or the time is up. A long wait takes several requests, and so does one that a bridge ends early
@@ -89,31 +90,51 @@ func (s *session) get(ctx context.Context, ref string, wait time.Duration) (in a
 
 // watch shows an instance each time it has changed.
 func (s *session) watch(ctx context.Context, ref string) error {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
 	last := ""
-	for {
-		in, err := s.get(ctx, ref, 0)
+	for in, err := range s.states(ctx, ref) {
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		ref = in.ID // a key could be another's next
 		if now := fmt.Sprintln(in.UpdatedAt, statusOf(in), in.InboxCount); now != last {
 			last = now
 			if err := s.change(in); err != nil {
 				return err
 			}
 		}
-		if in.FinishedAt != nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
+	}
+	return nil
+}
+
+// states are those of an instance, to its end: as a bridge tells them over HTTP, or as it says when it is asked again and again over NATS.
+func (s *session) states(ctx context.Context, ref string) iter.Seq2[api.Instance, error] {
+	if s.http == nil {
+		return s.poll(ctx, ref)
+	}
+	c, err := client.New(client.Config{URL: s.http.URL, Token: s.http.Token, Project: s.http.Project})
+	if err != nil {
+		return func(yield func(api.Instance, error) bool) { yield(api.Instance{}, err) }
+	}
+	return c.Watch(ctx, client.ParseRef(ref))
+}
+
+func (s *session) poll(ctx context.Context, ref string) iter.Seq2[api.Instance, error] {
+	return func(yield func(api.Instance, error) bool) {
+		tick := time.NewTicker(watchInterval)
+		defer tick.Stop()
+		for {
+			in, err := s.get(ctx, ref, 0)
+			if !yield(in, err) || err != nil || in.FinishedAt != nil {
+				return
+			}
+			ref = in.ID // a key could be another's next
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
 		}
 	}
 }
@@ -121,7 +142,7 @@ func (s *session) watch(ctx context.Context, ref string) error {
 // change shows one state of a watched instance in a line.
 func (s *session) change(in api.Instance) error {
 	if s.json {
-		return json.NewEncoder(s.out).Encode(in)
+		return s.another(s.out, in)
 	}
 	line := fmt.Sprintf("%s  %-15s step %s", clock(in.UpdatedAt), statusOf(in), in.Step)
 	if len(in.Awaits) > 0 {

@@ -29,13 +29,13 @@ database; no bridge is asked.`,
 // keyFlags are those of the commands about keys.
 type keyFlags struct {
 	*options
+	output
 	project string
-	json    bool
 }
 
 func (f *keyFlags) add(c *cobra.Command, project string) {
 	c.Flags().StringVar(&f.project, "project", "", project)
-	c.Flags().BoolVar(&f.json, "json", false, "write JSON")
+	f.addOutput(c)
 }
 
 // with reads the configuration, and gives the keys of its database.
@@ -79,7 +79,7 @@ it has its name as sent_by.`,
 					return err
 				}
 				if f.json {
-					return writeJSON(c.OutOrStdout(), madeKey{secret, key})
+					return f.document(c.OutOrStdout(), madeKey{secret, key})
 				}
 				fmt.Fprintln(c.ErrOrStderr(), "The key", key.Name, "of the project", key.Project+", with the scope", key.Scope+"; it is not shown again:")
 				_, err = fmt.Fprintln(c.OutOrStdout(), secret)
@@ -119,9 +119,9 @@ func keysListCommand(o *options) *cobra.Command {
 					}
 				}
 				if f.json {
-					return writeJSON(c.OutOrStdout(), map[string]any{"items": list})
+					return f.document(c.OutOrStdout(), map[string]any{"items": list})
 				}
-				return keysTable(list).write(c.OutOrStdout())
+				return f.print(c.OutOrStdout(), keysTable(list))
 			})
 		},
 	}
@@ -157,7 +157,7 @@ its own machine is open there again, and any other refuses everything.`,
 					return fmt.Errorf("not_found: the project %s has no key %q: pointsman keys list shows them", f.projectOf(cfg), args[0])
 				}
 				if f.json {
-					return writeJSON(c.OutOrStdout(), key)
+					return f.document(c.OutOrStdout(), key)
 				}
 				_, err = fmt.Fprintf(c.OutOrStdout(), "%s of the project %s is revoked\n", key.Name, key.Project)
 				return err

@@ -96,6 +96,7 @@ the reason, and makes the exit status 1. It can be interrupted and run again at 
 		},
 	}
 	f.add(c)
+	n.flag(c, "route", routeNames)
 	return n.addURL(c)
 }
 
@@ -117,6 +118,7 @@ func dlqDropCommand(o *options) *cobra.Command {
 		},
 	}
 	f.add(c)
+	n.flag(c, "route", routeNames)
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return n.addURL(c)
 }
@@ -129,7 +131,7 @@ func (s *session) dropLetters(ctx context.Context, in io.Reader, f letterFlags, 
 		if err != nil || f.DryRun || found.Total == 0 {
 			return errors.Join(found.report(s, true, "dropped"), err)
 		}
-		if err := confirm(s.errOut, in, fmt.Sprintf("Delete %d dead letters for good?", found.Total)); err != nil {
+		if err := confirm(s.errOut, in, fmt.Sprintf("Delete %d dead letters for good?", found.Total), "nothing is deleted"); err != nil {
 			return err
 		}
 		f.limit = found.Total // none that has come since
@@ -138,8 +140,8 @@ func (s *session) dropLetters(ctx context.Context, in io.Reader, f letterFlags, 
 	return errors.Join(dropped.report(s, false, "dropped"), err)
 }
 
-// confirm asks a question that has to be answered with yes.
-func confirm(out io.Writer, in io.Reader, question string) error {
+// confirm asks a question that has to be answered with yes, or else nothing is done.
+func confirm(out io.Writer, in io.Reader, question, nothing string) error {
 	if _, err := fmt.Fprint(out, question, " [y/N] "); err != nil {
 		return err
 	}
@@ -148,7 +150,7 @@ func confirm(out io.Writer, in io.Reader, question string) error {
 		return err
 	}
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return errors.New("nothing is deleted: --yes answers without asking")
+		return errors.New(nothing + ": --yes answers without asking")
 	}
 	return nil
 }
@@ -217,14 +219,14 @@ func (t lettersTally) String() string {
 
 func (t lettersTally) report(s *session, dry bool, done string) error {
 	if s.json {
-		return writeJSON(s.out, t)
+		return s.document(s.out, t)
 	}
 	if len(t.Items) > 0 {
 		rows := newTable("SEQ", "ROUTE", "MESSAGE", "RESULT", "REASON")
 		for _, item := range t.Items {
 			rows.add(fmt.Sprint(item.Seq), item.Route, place(text(item.Stream), item.StreamSeq), item.Result, short(text(item.Reason), 200))
 		}
-		if err := rows.write(s.out); err != nil {
+		if err := s.print(s.out, rows); err != nil {
 			return err
 		}
 	}

@@ -2,9 +2,8 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -46,24 +45,14 @@ func collect[T any](p paging, fetch func(limit int, cursor string) (api.Page[T],
 
 // show a page as a table, or JSON.
 func show[T any](s *session, page api.Page[T], rows func(items []T) *table) error {
-	if s.json {
-		return writeJSON(s.out, page)
-	}
-	if err := rows(page.Items).write(s.out); err != nil {
-		return err
-	}
-	if page.NextCursor != nil {
-		_, err := io.WriteString(s.errOut, "There are more: see --limit.\n")
-		return err
-	}
-	return nil
+	return s.answer(answer{page, rows(page.Items), page.NextCursor != nil})
 }
 
 func listCommand(o *options) *cobra.Command {
 	n := o.connection()
 	var p paging
 	var request api.ListRequest
-	var watch bool
+	var w watching
 	c := &cobra.Command{
 		Use: "list", Short: "List instances, newest first",
 		Long: "list shows the instances of the project, the newest first; flags say which.",
@@ -73,25 +62,18 @@ func listCommand(o *options) *cobra.Command {
   pointsman list --status awaiting_signal --watch`,
 		Args: args(cobra.NoArgs), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := p.check(c); err != nil {
+			if err := errors.Join(p.check(c), w.check(c)); err != nil {
 				return err
 			}
 			return n.run(c, func(ctx context.Context, s *session) error {
-				fetch := func() (api.Page[api.Instance], error) {
-					return collect(p, func(limit int, cursor string) (page api.Page[api.Instance], err error) {
+				return s.present(ctx, w, func(ctx context.Context) (answer, error) {
+					page, err := collect(p, func(limit int, cursor string) (page api.Page[api.Instance], err error) {
 						request.Limit, request.Cursor = limit, cursor
 						err = s.ask(ctx, natsapi.VerbList, request, &page)
 						return page, err
 					})
-				}
-				if watch {
-					return s.watchList(ctx, fetch)
-				}
-				page, err := fetch()
-				if err != nil {
-					return err
-				}
-				return show(s, page, instancesTable)
+					return answer{page, instancesTable(page.Items), page.NextCursor != nil}, err
+				})
 			})
 		},
 	}
@@ -101,41 +83,16 @@ func listCommand(o *options) *cobra.Command {
 	f.StringVar(&request.Queue, "queue", "", "in this queue")
 	f.StringVar(&request.CorrelationKey, "key", "", "with this correlation key, the ended ones too")
 	f.StringVar(&request.CorrelationPrefix, "prefix", "", "with a correlation key that begins so")
-	f.BoolVar(&watch, "watch", false, "show the list again whenever it has changed, until Ctrl-C")
+	w.add(c)
 	p.add(c)
-	statuses := []string{"runnable", "executing", "awaiting_signal", "done", "failed", "canceled"}
-	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statuses, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
-	return n.add(c)
-}
-
-// watchList shows a list each time it has changed.
-func (s *session) watchList(ctx context.Context, fetch func() (api.Page[api.Instance], error)) error {
-	tick := time.NewTicker(watchInterval)
-	defer tick.Stop()
-	last := ""
-	for {
-		page, err := fetch()
-		if ctx.Err() != nil {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if now := instancesTable(page.Items).String(); now != last {
-			if last != "" && !s.json {
-				_, _ = fmt.Fprintln(s.out)
-			}
-			last = now
-			if err := show(s, page, instancesTable); err != nil {
-				return err
-			}
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	n.flag(c, "machine", machineNames)
+	n.flag(c, "queue", queueNames)
+	names := make([]string, len(statuses))
+	for i, status := range statuses {
+		names[i] = string(status)
 	}
+	_ = c.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(names, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag only
+	return n.add(c)
 }
 
 func instancesTable(items []api.Instance) *table {

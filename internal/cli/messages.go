@@ -100,6 +100,7 @@ func dlqListCommand(o *options) *cobra.Command {
 	}
 	c.Flags().StringVar(&request.Route, "route", "", "of this route")
 	p.add(c)
+	n.flag(c, "route", routeNames)
 	return n.add(c)
 }
 
@@ -128,9 +129,9 @@ func dlqShowCommand(o *options) *cobra.Command {
 					return err
 				}
 				if s.json {
-					return writeJSON(s.out, l)
+					return s.document(s.out, l)
 				}
-				return letterTable(l).write(s.out)
+				return s.print(s.out, letterTable(l))
 			})
 		},
 	}
@@ -195,9 +196,9 @@ With --msg-id the last 50,000 messages of each stream are looked through.`,
 					return err
 				}
 				if s.json {
-					return writeJSON(s.out, m)
+					return s.document(s.out, m)
 				}
-				return messageTable(m).write(s.out)
+				return s.print(s.out, messageTable(m))
 			})
 		},
 	}

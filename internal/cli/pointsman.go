@@ -17,13 +17,20 @@ func Pointsman() *cobra.Command {
 	var o options
 	root := &cobra.Command{
 		Use: "pointsman", Short: "Long-running processes that wait for events on NATS JetStream, with their state in Postgres",
+		Long: `pointsman runs and operates long-running processes that wait for events on NATS JetStream, with their state in Postgres.
+
+Commands that ask a bridge do so over NATS, as pointsman.yaml and POINTSMAN_NATS_URL say, or over HTTP with --url or POINTSMAN_URL, and --token
+or POINTSMAN_TOKEN. They write a table, or with -o json, yaml, or what a JSONPath selects. What goes wrong is on the standard error.
+
+Exit statuses: 0, it is done; 1, it failed or was refused, or what was looked for is wrong; 2, the call or the configuration is wrong.`,
 		Args: args(cobra.NoArgs), RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	o.add(root)
 	root.AddCommand(devCommand(&o), devPartCommand(&o), migrateCommand(&o),
 		startCommand(&o), signalCommand(&o), getCommand(&o), listCommand(&o), inboxCommand(&o), historyCommand(&o), eventsCommand(&o), updateCommand(&o), cancelCommand(&o),
 		retryCommand(&o), pauseCommand(&o), resumeCommand(&o),
-		childrenCommand(&o),
+		childrenCommand(&o), jobsCommand(&o),
+		statsCommand(&o), queuesCommand(&o), workersCommand(&o), topCommand(&o), doctorCommand(&o), purgeCommand(&o),
 		publishCommand(&o), routesCommand(&o), heldCommand(&o), dlqCommand(&o), messageCommand(&o),
 		auditCommand(&o), triggersCommand(&o), webhooksCommand(&o),
 		keysCommand(&o),

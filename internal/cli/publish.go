@@ -48,12 +48,12 @@ standard input. "pointsman message STREAM SEQ" shows what became of it.`,
 			if msg.Data, err = content(c, args[1]); err != nil {
 				return err
 			}
-			return n.run(c, func(ctx context.Context, s *session) error { return s.publish(ctx, msg) })
+			return n.runNATS(c, func(ctx context.Context, s *session) error { return s.publish(ctx, msg) })
 		},
 	}
 	c.Flags().StringVar(&id, "msg-id", "", "Nats-Msg-Id: a second message with the same one is a duplicate")
 	c.Flags().StringArrayVar(&flags, "header", nil, "\"Name: value\"; may be repeated")
-	return n.addURL(c)
+	return n.addNATS(c)
 }
 
 func (s *session) publish(ctx context.Context, msg *nats.Msg) error {
@@ -70,7 +70,7 @@ func (s *session) publish(ctx context.Context, msg *nats.Msg) error {
 	case err != nil:
 		return fmt.Errorf("publish to %s: %w", msg.Subject, err)
 	case s.json:
-		return writeJSON(s.out, published{ack.Stream, ack.Sequence, ack.Duplicate})
+		return s.document(s.out, published{ack.Stream, ack.Sequence, ack.Duplicate})
 	}
 	note := ""
 	if ack.Duplicate {

@@ -50,7 +50,7 @@ type problem struct {
 }
 
 func routesCheckCommand(o *options) *cobra.Command {
-	asJSON := false
+	out := &output{}
 	c := &cobra.Command{
 		Use: "check [FILE...]", Short: "Check configuration files",
 		Long: `check reads configuration files as the bridge does, and prints all that is wrong with each, with file, line and column. It asks no
@@ -71,10 +71,10 @@ message, is a warning. Without FILE it is that of --config, or pointsman.yaml.`,
 				checks[i] = check
 				wrong = append(wrong, check.found...)
 			}
-			return reportChecks(c.OutOrStdout(), checks, wrong, asJSON)
+			return reportChecks(c.OutOrStdout(), checks, wrong, out)
 		},
 	}
-	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	out.addOutput(c)
 	return c
 }
 
@@ -114,14 +114,14 @@ func problems(errs config.Errors) (all []problem) {
 	return all
 }
 
-func reportChecks(w io.Writer, checks []fileCheck, wrong config.Errors, asJSON bool) error {
-	if asJSON {
-		if err := writeJSON(w, map[string]any{"files": checks}); err != nil {
+func reportChecks(w io.Writer, checks []fileCheck, wrong config.Errors, out *output) error {
+	if out.json {
+		if err := out.document(w, map[string]any{"files": checks}); err != nil {
 			return err
 		}
 	}
 	for _, check := range checks {
-		if check.OK && !asJSON {
+		if check.OK && !out.json {
 			if _, err := fmt.Fprintf(w, "%s: ok, %d routes\n", check.File, check.Routes); err != nil {
 				return err
 			}
@@ -203,7 +203,7 @@ func (n *connection) testOffline(c *cobra.Command, request api.TestRequest) erro
 // showTests fails where no route reads the message.
 func (n *connection) showTests(w io.Writer, tests api.RoutesTest) error {
 	if n.json {
-		if err := writeJSON(w, tests); err != nil {
+		if err := n.document(w, tests); err != nil {
 			return err
 		}
 	}
@@ -221,7 +221,7 @@ func (n *connection) showTests(w io.Writer, tests api.RoutesTest) error {
 		addTest(t, r)
 	}
 	if !n.json {
-		if err := t.write(w); err != nil {
+		if err := n.print(w, t); err != nil {
 			return err
 		}
 	}

@@ -16,31 +16,41 @@ import (
 
 func routesListCommand(o *options) *cobra.Command {
 	n := o.connection()
+	var w watching
 	c := &cobra.Command{
 		Use: "list", Short: "Show where the routes of a bridge stand",
 		Long: `list shows the routes of the bridge that answers: who paused them, how many messages wait, how far they have come, and what is wrong. LAG
 are the messages that are not acked; ACK PENDING are those of them that a bridge has in hand.`,
-		Example: "  pointsman routes list\n  pointsman routes list --json | jq '.items[] | select(.lag > 1000)'",
+		Example: "  pointsman routes list\n  pointsman routes list --watch\n  pointsman routes list --json | jq '.items[] | select(.lag > 1000)'",
 		Args:    args(cobra.NoArgs), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if err := w.check(c); err != nil {
+				return err
+			}
 			return n.run(c, func(ctx context.Context, s *session) error {
-				var routes api.Routes
-				if err := s.ask(ctx, natsapi.VerbRoutes, api.RoutesRequest{}, &routes); err != nil {
-					return err
-				}
-				if n.json {
-					return writeJSON(s.out, routes)
-				}
-				t := newTable("ROUTE", "STREAM", "SUBJECTS", "PAUSED BY", "LAG", "ACK PENDING", "REDELIVERED", "CHECKPOINT", "OWNER", "TROUBLE")
-				for _, r := range routes.Items {
-					t.add(r.Name, r.Stream, short(strings.Join(r.Subjects, " "), 40), strings.Join(r.PausedBy, ", "), text(r.Lag), text(r.AckPending), text(r.Redelivered), text(r.Checkpoint),
-						short(text(r.Owner), 8), text(r.Trouble))
-				}
-				return t.write(s.out)
+				return s.present(ctx, w, func(ctx context.Context) (answer, error) {
+					routes, err := s.routes(ctx)
+					return answer{document: routes, table: routesTable(routes.Items)}, err
+				})
 			})
 		},
 	}
+	w.add(c)
 	return n.add(c)
+}
+
+func (s *session) routes(ctx context.Context) (routes api.Routes, err error) {
+	err = s.ask(ctx, natsapi.VerbRoutes, api.RoutesRequest{}, &routes)
+	return routes, err
+}
+
+func routesTable(items []api.Route) *table {
+	t := newTable("ROUTE", "STREAM", "SUBJECTS", "PAUSED BY", "LAG", "ACK PENDING", "REDELIVERED", "CHECKPOINT", "OWNER", "TROUBLE")
+	for _, r := range items {
+		t.add(r.Name, r.Stream, short(strings.Join(r.Subjects, " "), 40), strings.Join(r.PausedBy, ", "), text(r.Lag), text(r.AckPending), text(r.Redelivered), text(r.Checkpoint),
+			short(text(r.Owner), 8), text(r.Trouble))
+	}
+	return t
 }
 
 func routesPauseCommand(o *options) *cobra.Command {
@@ -62,7 +72,7 @@ func routesResumeCommand(o *options) *cobra.Command {
 
 func routePauseCommand(o *options, verb string, c *cobra.Command) *cobra.Command {
 	n := o.connection()
-	c.Args, c.ValidArgsFunction = args(cobra.ExactArgs(1)), cobra.NoFileCompletions
+	c.Args, c.ValidArgsFunction = args(cobra.ExactArgs(1)), n.first(routeNames)
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return n.run(c, func(ctx context.Context, s *session) error {
 			var p api.RoutePause
@@ -70,7 +80,7 @@ func routePauseCommand(o *options, verb string, c *cobra.Command) *cobra.Command
 				return err
 			}
 			if n.json {
-				return writeJSON(s.out, p)
+				return s.document(s.out, p)
 			}
 			state := "resumed"
 			if p.Paused {
@@ -99,7 +109,7 @@ duplicate were, filtered would be filtered or dropped, dead would be dead letter
 		Example: `  pointsman routes rewind payments --to-time 2026-03-01T12:00:00Z --dry-run
   pointsman routes rewind payments --to-time 90m
   pointsman routes rewind payments --to-seq 4711`,
-		Args: args(cobra.ExactArgs(1)), ValidArgsFunction: cobra.NoFileCompletions,
+		Args: args(cobra.ExactArgs(1)), ValidArgsFunction: n.first(routeNames),
 		RunE: func(c *cobra.Command, args []string) error {
 			request.Name = args[0]
 			if err := placeOf(c, to, &request); err != nil {
@@ -117,7 +127,7 @@ duplicate were, filtered would be filtered or dropped, dead would be dead letter
 					return err
 				}
 				if n.json {
-					return writeJSON(s.out, done)
+					return s.document(s.out, done)
 				}
 				_, err := fmt.Fprintf(s.out, "%s reads %s again from sequence %d on: %d messages\n", done.Name, done.Stream, done.FromSeq, done.Pending)
 				return err
@@ -174,7 +184,7 @@ func (s *session) dryRun(ctx context.Context, request api.RewindRequest, limit i
 		_, _ = fmt.Fprintf(s.errOut, "%d messages, to sequence %d of %d\n", sum.Total, request.ToSeq-1, request.UntilSeq) // progress
 	}
 	if s.json {
-		return writeJSON(s.out, sum)
+		return s.document(s.out, sum)
 	}
 	t := newTable()
 	for _, row := range []struct {
@@ -186,5 +196,5 @@ func (s *session) dryRun(ctx context.Context, request api.RewindRequest, limit i
 	if sum.NextSeq != nil {
 		t.add("not read", fmt.Sprintf("from sequence %d on, the last is %d", *sum.NextSeq, sum.LastSeq))
 	}
-	return t.write(s.out)
+	return s.print(s.out, t)
 }

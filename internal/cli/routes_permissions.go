@@ -13,7 +13,8 @@ import (
 
 func routesPermissionsCommand(o *options) *cobra.Command {
 	var extra []string
-	var nsc, asJSON bool
+	var nsc bool
+	out := &output{}
 	c := &cobra.Command{
 		Use: "permissions", Short: "Print the NATS rights that a configuration needs",
 		Long: `permissions prints what the users of bridge, worker and command line have to be allowed on the NATS server for this configuration, as
@@ -39,8 +40,8 @@ read that, by $JS.API.STREAM.INFO.<stream>, $JS.API.STREAM.MSG.GET.<stream> and 
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				return writeJSON(c.OutOrStdout(), map[string]any{"users": all})
+			if out.json {
+				return out.document(c.OutOrStdout(), map[string]any{"users": all})
 			}
 			var b strings.Builder
 			for i, r := range all {
@@ -59,6 +60,6 @@ read that, by $JS.API.STREAM.INFO.<stream>, $JS.API.STREAM.MSG.GET.<stream> and 
 	}
 	c.Flags().StringArrayVar(&extra, "publish", nil, "a subject that the bridge publishes to beside; may be repeated")
 	c.Flags().BoolVar(&nsc, "nsc", false, "print commands of nsc")
-	c.Flags().BoolVar(&asJSON, "json", false, "write JSON")
+	out.addOutput(c)
 	return c
 }

@@ -54,7 +54,7 @@ bridge: the configuration may be one that no bridge runs yet. Consumers made by 
 			})
 		},
 	}
-	return n.addURL(c)
+	return n.addNATS(c)
 }
 
 func routesApplyCommand(o *options) *cobra.Command {
@@ -80,7 +80,7 @@ stay, unless --prune: another configuration under the same subject prefix may ha
 	}
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	c.Flags().BoolVar(&prune, "prune", false, "delete consumers of routes that are gone")
-	return n.addURL(c)
+	return n.addNATS(c)
 }
 
 // operate connects to NATS and to the database.
@@ -115,7 +115,7 @@ func (n *connection) showPlan(w io.Writer, changes []bridge.Change) error {
 				out[i].Differs = append(out[i].Differs, difference(d))
 			}
 		}
-		return writeJSON(w, map[string]any{"changes": out})
+		return n.document(w, map[string]any{"changes": out})
 	}
 	if len(changes) == 0 {
 		_, err := fmt.Fprintln(w, "all is as the routes want it")
@@ -184,7 +184,7 @@ func (n *connection) apply(ctx context.Context, c *cobra.Command, o *bridge.Oper
 		}
 	}
 	if n.json {
-		if err := writeJSON(w, map[string]any{"changes": results}); err != nil {
+		if err := n.document(w, map[string]any{"changes": results}); err != nil {
 			return err
 		}
 	} else if len(changes) == 0 {

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -47,7 +48,8 @@ machines:
         reason: more than 100 need the board
 `
 
-// TestScripts runs the scripts of testdata/script against one bridge and one worker with the orders example. Each script has orders of
+// TestScripts runs the scripts of testdata/script against one bridge and one worker with the orders example, and again against others with
+// the commands over HTTP. Each script has orders of
 // its own, whose numbers begin with its name.
 //
 // Beside testscript's commands there are:
@@ -61,13 +63,39 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stack := apptest.Start(t, string(orders.Config)+expense, map[string][]string{"ORDERS": {"orders.>"}, "PAYMENTS": {"payments.>"}}, machine, family(t))
+	for _, over := range []string{"NATS", "HTTP"} {
+		t.Run(over, func(t *testing.T) {
+			t.Parallel()
+			stack := apptest.Start(t, string(orders.Config)+expense+"\nhttp: {admin_token: "+adminToken+"}\n", map[string][]string{"ORDERS": {"orders.>"}, "PAYMENTS": {"payments.>"}}, machine, family(t))
+			runScripts(t, stack, over == "HTTP")
+		})
+	}
+}
+
+// adminToken of the bridges: one script makes keys, after which their APIs want one.
+const adminToken = "a-token-for-tests-of-commands"
+
+func runScripts(t *testing.T, stack *apptest.Stack, overHTTP bool) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if overHTTP { // what says what NATS does
+		files = slices.DeleteFunc(files, func(file string) bool { return filepath.Base(file) == "usage.txtar" })
+	}
 	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join("testdata", "script"), UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
+		Files: files, UpdateScripts: *update && !overHTTP, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("POINTSMAN_NATS_URL", stack.NATSURL)
 			env.Setenv("POINTSMAN_DATABASE_URL", stack.DatabaseURL)
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("HTTP_URL", stack.HTTPURL)
+			env.Setenv("TOKEN", adminToken)
+			if overHTTP {
+				env.Setenv("POINTSMAN_URL", stack.HTTPURL)
+				env.Setenv("POINTSMAN_TOKEN", adminToken)
+			}
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command under the race detector ends a second later
 			return os.WriteFile(filepath.Join(env.WorkDir, "orders.yaml"), orders.Config, 0o600)
 		},

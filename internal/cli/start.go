@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,7 +30,7 @@ instance holds, or a unique key that is held, is a conflict, which names the hol
   pointsman start order @order.json --wait 30s
   pointsman start reminder --run-at 2030-01-02T15:04:05Z
   pointsman start import @file.json --unique-key import-2030-01 --unique-scope runnable,executing,awaiting_signal,done`,
-		Args: args(cobra.RangeArgs(1, 2)), ValidArgsFunction: cobra.NoFileCompletions,
+		Args: args(cobra.RangeArgs(1, 2)), ValidArgsFunction: n.first(machineNames),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			start.Machine = args[0]
 			if wait < 0 {
@@ -80,20 +81,36 @@ instance holds, or a unique key that is held, is a conflict, which names the hol
 	f.StringVar(&start.NotifyURL, "notify-url", "", "URL that is told its end, by webhook")
 	f.DurationVar(&wait, "wait", 0, "wait for its end, at most this long")
 	f.StringVar(&idempotency, "idempotency-key", "", "a second start with the same one gives the first one's instance")
+	n.flag(c, "queue", queueNames)
 	return n.add(c)
 }
 
 func signalCommand(o *options) *cobra.Command {
 	n := o.connection()
+	b := bulk{kind: engine.JobSignal}
 	var signal api.NewSignal
 	c := &cobra.Command{
-		Use: "signal REF NAME [PAYLOAD]", Short: "Put a signal into the inbox of an instance",
+		Use: "signal [REF] NAME [PAYLOAD]", Short: "Put a signal into the inbox of an instance",
 		Long: `signal puts a signal into the inbox of a live instance. REF is its id, or key:<correlation key>. PAYLOAD is JSON, @FILE, or - for the
 standard input; without it, the payload is null. With --dedup-key a second one is a duplicate, which counts for nothing.`,
 		Example: `  pointsman signal key:order-1001 payment '{"amount": 42}'
-  pointsman signal key:order-1001 payment @payment.json --dedup-key pay-7`,
-		Args: args(cobra.RangeArgs(2, 3)), ValidArgsFunction: cobra.NoFileCompletions,
+  pointsman signal key:order-1001 payment @payment.json --dedup-key pay-7
+  pointsman signal --all --machine order --status awaiting_signal closing`,
+		Args: args(cobra.RangeArgs(1, 3)), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) (err error) {
+			if err := b.args(c, len(args), 1, 2); err != nil {
+				return err
+			}
+			if b.all {
+				if signal.DedupKey != "" {
+					return usage(c, errors.New("--dedup-key goes with a REF: with --all each instance gets the signal once"))
+				}
+				all := engine.JobArgs{Name: args[0]}
+				if all.Payload, err = documentArg(c, args, 1, "payload"); err != nil {
+					return err
+				}
+				return b.run(c, n, all)
+			}
 			signal.CorrelationKey, signal.InstanceID = target(args[0])
 			signal.Name = args[1]
 			if signal.Payload, err = documentArg(c, args, 2, "payload"); err != nil {
@@ -105,7 +122,7 @@ standard input; without it, the payload is null. With --dedup-key a second one i
 					return err
 				}
 				if s.json {
-					return writeJSON(s.out, done)
+					return s.document(s.out, done)
 				}
 				_, err := fmt.Fprintf(s.out, "%s to %s\n", done.Result, done.InstanceID)
 				return err
@@ -113,5 +130,6 @@ standard input; without it, the payload is null. With --dedup-key a second one i
 		},
 	}
 	c.Flags().StringVar(&signal.DedupKey, "dedup-key", "", "a second signal with the same one does not count")
+	b.add(c)
 	return n.add(c)
 }

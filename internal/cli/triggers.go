@@ -71,7 +71,7 @@ func triggersTable(items []api.Trigger) *table {
 // showTrigger shows one.
 func (s *session) showTrigger(g api.Trigger) error {
 	if s.json {
-		return writeJSON(s.out, g)
+		return s.document(s.out, g)
 	}
 	t := newTable()
 	t.pair("key", g.EventKey)
@@ -89,7 +89,7 @@ func (s *session) showTrigger(g api.Trigger) error {
 	t.pair("payload", document(g.ResponsePayload))
 	t.pair("webhook", text(g.NotifyURL))
 	t.pair("delivery", text(g.NotifyStatus))
-	return t.write(s.out)
+	return s.print(s.out, t)
 }
 
 // triggerCommand completes a command whose request is a key and that shows the trigger.
@@ -215,7 +215,7 @@ func (s *session) sendEvent(ctx context.Context, request api.SendRequest) error 
 	}
 	if held.Result != "" {
 		if s.json {
-			return writeJSON(s.out, held)
+			return s.document(s.out, held)
 		}
 		_, err := fmt.Fprintf(s.out, "held until %s\n", clock(held.HeldUntil))
 		return err
@@ -233,10 +233,17 @@ func (s *session) sendPrefix(ctx context.Context, request api.SendPrefixRequest)
 		return err
 	}
 	if s.json {
-		return writeJSON(s.out, sent)
+		return s.document(s.out, sent)
 	}
 	_, err := fmt.Fprintf(s.out, "%d triggers have received it\n", sent.Count)
 	return err
+}
+
+// purgeCommand is triggers purge, by its short name.
+func purgeCommand(o *options) *cobra.Command {
+	c := triggersPurgeCommand(o)
+	c.Example = "  pointsman purge --older-than 30 --dry-run\n  pointsman purge --older-than 30"
+	return c
 }
 
 func triggersPurgeCommand(o *options) *cobra.Command {
@@ -259,7 +266,7 @@ func triggersPurgeCommand(o *options) *cobra.Command {
 					return err
 				}
 				if s.json {
-					return writeJSON(s.out, purged)
+					return s.document(s.out, purged)
 				}
 				what := "deleted"
 				if purged.DryRun {
@@ -289,14 +296,14 @@ func triggersStatsCommand(o *options) *cobra.Command {
 					return err
 				}
 				if s.json {
-					return writeJSON(s.out, stats)
+					return s.document(s.out, stats)
 				}
 				t := newTable()
 				t.add("waiting", fmt.Sprint(stats.Waiting))
 				t.add("received", fmt.Sprint(stats.Received))
 				t.add("timed out", fmt.Sprint(stats.TimedOut))
 				t.add("canceled", fmt.Sprint(stats.Canceled))
-				return t.write(s.out)
+				return s.print(s.out, t)
 			})
 		},
 	}

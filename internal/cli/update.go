@@ -54,7 +54,7 @@ second request gets the verdict of the first.`,
 // updated shows a verdict. A refusal is an error.
 func (s *session) updated(done api.Updated) error {
 	if s.json {
-		if err := writeJSON(s.out, done); err != nil {
+		if err := s.document(s.out, done); err != nil {
 			return err
 		}
 	}

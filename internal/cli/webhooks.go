@@ -79,7 +79,7 @@ func webhooksShowCommand(o *options) *cobra.Command {
 					return err
 				}
 				if s.json {
-					return writeJSON(s.out, d)
+					return s.document(s.out, d)
 				}
 				t := newTable()
 				t.pair("id", d.ID)
@@ -96,7 +96,7 @@ func webhooksShowCommand(o *options) *cobra.Command {
 				t.pair("updated", clock(d.UpdatedAt))
 				t.pair("next attempt", clockOf(d.NextAt))
 				t.pair("body", document(d.Body))
-				return t.write(s.out)
+				return s.print(s.out, t)
 			})
 		},
 	}
@@ -187,7 +187,7 @@ func (s *session) retryWebhooks(ctx context.Context, ids []string, out *webhooks
 
 func (r webhooksRetried) report(s *session) error {
 	if s.json {
-		if err := writeJSON(s.out, r); err != nil {
+		if err := s.document(s.out, r); err != nil {
 			return err
 		}
 	} else {

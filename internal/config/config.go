@@ -126,7 +126,7 @@ type Worker struct {
 }
 
 // Retention is how long what has ended is kept.
-type Retention struct{ Instances, Triggers, Dedup, Webhooks time.Duration }
+type Retention struct{ Instances, Triggers, Dedup, Webhooks, Jobs time.Duration }
 
 // Quotas of one project; 0 is no limit.
 type Quotas struct{ MaxActiveTriggers int }
@@ -156,7 +156,7 @@ func Default() *Config {
 			PollInterval:    time.Second,
 			ShutdownTimeout: 30 * time.Second,
 		},
-		Retention: Retention{Instances: 168 * time.Hour, Triggers: 720 * time.Hour, Dedup: 168 * time.Hour, Webhooks: 720 * time.Hour},
+		Retention: Retention{Instances: 168 * time.Hour, Triggers: 720 * time.Hour, Dedup: 168 * time.Hour, Webhooks: 720 * time.Hour, Jobs: 720 * time.Hour},
 		Webhooks:  Webhooks{Timeout: 10 * time.Second},
 	}
 }

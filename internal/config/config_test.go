@@ -138,7 +138,7 @@ func TestEverythingSet(t *testing.T) {
 			HTTPAddr: "[::1]:0", Queues: map[string]int{"a": 1, "b:c": 2}, Lease: 10 * time.Second, Heartbeat: 5 * time.Second,
 			ReapInterval: 500 * time.Millisecond, PollInterval: 2 * time.Second, ShutdownTimeout: time.Minute,
 		},
-		Retention:      Retention{time.Millisecond, time.Hour, 2 * time.Hour, 3 * time.Hour},
+		Retention:      Retention{time.Millisecond, time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour},
 		Quotas:         Quotas{10},
 		Webhooks:       Webhooks{Secrets: []string{"${literal}", "b", "c"}, AllowPrivate: true, Timeout: 3 * time.Second},
 		MigrateOnStart: true,
@@ -231,7 +231,7 @@ worker:
   reap_interval: 500ms
   poll_interval: 2s
   shutdown_timeout: 1m
-retention: {instances: 1ms, triggers: 1h, dedup: 2h, webhooks: 3h}
+retention: {instances: 1ms, triggers: 1h, dedup: 2h, webhooks: 3h, jobs: 4h}
 quotas: {max_active_triggers: 10}
 webhooks: {secret: ["$${literal}", "b, c"], allow_private: true, timeout: 3s}
 migrate_on_start: true

@@ -229,6 +229,7 @@ func (t *Retention) read(o *object) {
 	o.duration("triggers", &t.Triggers, 0, longest)
 	o.duration("dedup", &t.Dedup, shortest, longest)
 	o.duration("webhooks", &t.Webhooks, shortest, longest)
+	o.duration("jobs", &t.Jobs, shortest, longest)
 	o.close()
 }
 

@@ -60,7 +60,7 @@ type bundle struct {
 }
 
 // surfaces that the suite asks.
-var surfaces = map[string]func(*testing.T, *apptest.Stack) driver{"HTTP": newHTTP, "NATS": newNATS, "Go": newGo, "CLI": newCommandLine}
+var surfaces = map[string]func(*testing.T, *apptest.Stack) driver{"HTTP": newHTTP, "NATS": newNATS, "Go": newGo, "CLI": newCommandLine, "CLIOverHTTP": newCommandLineOverHTTP}
 
 // tests of the suite. Those of an operator are about routes and dead letters, which are the bridge's and the stream's: package engine knows
 // neither, so there they are skipped.

@@ -398,10 +398,14 @@ func (d inGo) children(ctx context.Context, ref string) (out []api.Instance, err
 }
 
 // onCommandLine is pointsman with --json.
-type onCommandLine struct{ natsURL string }
+type onCommandLine struct{ where []string }
 
 func newCommandLine(_ *testing.T, stack *apptest.Stack) driver {
-	return onCommandLine{stack.NATSURL}
+	return onCommandLine{[]string{"--nats-url", stack.NATSURL}}
+}
+
+func newCommandLineOverHTTP(_ *testing.T, stack *apptest.Stack) driver {
+	return onCommandLine{[]string{"--url", stack.HTTPURL}}
 }
 
 // run a command, as "get" or "triggers get", and read what it prints. What it refuses before it asks is invalid.
@@ -422,7 +426,7 @@ func (d onCommandLine) output(ctx context.Context, command string, args ...strin
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetOut(&out)
 	root.SetErr(&bytes.Buffer{})
-	root.SetArgs(slices.Concat(strings.Fields(command), []string{"--json", "--nats-url", d.natsURL}, args))
+	root.SetArgs(slices.Concat(strings.Fields(command), []string{"--json"}, d.where, args))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return out.Bytes(), nil

@@ -1,10 +1,12 @@
 package httpapi
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/pointsman/pointsman/internal/api"
@@ -17,7 +19,10 @@ func (s *Server) authorize(o operation, r *http.Request) (auth.Principal, string
 	if err != nil {
 		return p, "", err
 	}
-	asked := r.URL.Query().Get("project")
+	asked, err := askedProject(r.URL.Query())
+	if err != nil {
+		return p, "", err
+	}
 	project, err := s.cfg.API.ProjectOf(asked)
 	if err != nil {
 		return p, "", err
@@ -35,6 +40,15 @@ func (s *Server) authorize(o operation, r *http.Request) (auth.Principal, string
 		return p, "", forbidden("this takes the scope %s, and the API key has %s", o.scope, p.Scope)
 	}
 	return p, project, nil
+}
+
+// askedProject is the project of a query, which may name it as the JSON of a trigger does.
+func askedProject(query url.Values) (string, error) {
+	project, id := query.Get("project"), query.Get("project_id")
+	if project != "" && id != "" && project != id {
+		return "", invalid("project_id", "is another name of project, and they differ: leave one of them out")
+	}
+	return cmp.Or(project, id), nil
 }
 
 // authenticate finds the token. Only a stream may have it in its query, as a browser cannot send a header with one.

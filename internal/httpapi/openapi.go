@@ -118,7 +118,8 @@ func (p plan) parameters(registry huma.Registry, o operation) (params []*huma.Pa
 		}
 	}
 	project := "The project, with the admin token or an open API; an API key has its own."
-	params = append(params, &huma.Param{Name: "project", In: "query", Description: project, Schema: &huma.Schema{Type: huma.TypeString}})
+	params = append(params, &huma.Param{Name: "project", In: "query", Description: project, Schema: &huma.Schema{Type: huma.TypeString}},
+		&huma.Param{Name: "project_id", In: "query", Description: "Another name of project.", Schema: &huma.Schema{Type: huma.TypeString}})
 	if o.streams {
 		params = append(params, &huma.Param{Name: "token", In: "query", Description: "The token, of browsers: they cannot send the header.", Schema: &huma.Schema{Type: huma.TypeString}})
 	}

@@ -45,7 +45,7 @@ type field struct {
 
 // planOf reads the type of a request. A type that has no place in this operation is a mistake of who wrote it: it panics.
 func planOf(t reflect.Type, o operation) plan {
-	p := plan{request: t, beside: []string{"project"}}
+	p := plan{request: t, beside: []string{"project", "project_id"}}
 	if o.streams {
 		p.beside = append(p.beside, "token")
 	}

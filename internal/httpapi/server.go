@@ -87,6 +87,7 @@ func New(cfg Config) (*Server, error) {
 	s.webhooks()
 	s.stats()
 	s.updates()
+	s.jobs()
 	s.finishDocument()
 	return s, s.serveDocument()
 }

@@ -43,7 +43,7 @@ func TestServer(t *testing.T) {
 		"Conditional": testConditional, "Events": testEvents, "Operate": testOperate, "Pages": testPages, "Held": testHeld, "Shared": testShared, "DeadLetters": testDeadLetters,
 		"Stats": testStats, "Headers": testHeaders, "Browsers": testBrowsers, "Stream": testStream, "Readme": testReadme, "Updates": testUpdates, "Children": testChildren,
 		"Webhooks":      testWebhooks,
-		"EventTriggers": testEventTriggers, "EventRefusals": testEventRefusals, "EventStream": testEventStream, "EventRoute": testEventRoute,
+		"EventTriggers": testEventTriggers, "EventRefusals": testEventRefusals, "EventStream": testEventStream, "EventRoute": testEventRoute, "EventRouteAgain": testEventRouteAgain, "EmittedLetter": testEmittedLetter,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -52,14 +52,22 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// teller is a machine that publishes a value, and waits for good.
+// told is the state of a teller.
+type told struct {
+	Emits string `json:"emits"` // key of an event
+}
+
+// teller is a machine that publishes a value, and waits for good, or emits an event, and ends.
 func teller(t *testing.T) *engine.Machine {
 	t.Helper()
-	machine, err := engine.Define(engine.Definition[struct{}]{Name: "teller", Start: "tell", Steps: map[string]engine.Step[struct{}]{
-		"tell": func(_ context.Context, v *engine.Visit[struct{}]) (engine.Outcome, error) {
+	machine, err := engine.Define(engine.Definition[told]{Name: "teller", Start: "tell", Steps: map[string]engine.Step[told]{
+		"tell": func(_ context.Context, v *engine.Visit[told]) (engine.Outcome, error) {
+			if v.State.Emits != "" {
+				return engine.Done(nil).Emit(v.State.Emits, json.RawMessage(`{"n": 12345678901234567}`)), nil
+			}
 			return engine.Await("end", "item").SetEvent("progress", json.RawMessage(`{"percent": 10.50}`)).SetEvent("a/b %", json.RawMessage(`null`)), nil
 		},
-		"end": func(context.Context, *engine.Visit[struct{}]) (engine.Outcome, error) { return engine.Done(nil), nil },
+		"end": func(context.Context, *engine.Visit[told]) (engine.Outcome, error) { return engine.Done(nil), nil },
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -181,6 +181,63 @@ func testEventRoute(b *bundle) {
 	})
 }
 
+// A message that comes again, because its ack was lost or its route is rewound, has no second effect: a later trigger of the key still waits.
+func testEventRouteAgain(b *bundle) {
+	b.ask(http.StatusCreated, "POST", "/v1/triggers", `{"event_key": "order:again"}`, nil)
+	sent := b.stack.Publish(b, "orders.again.news", `{"n": 1}`)
+	received := func(key string) (yes bool) {
+		var g api.Trigger
+		b.ask(http.StatusOK, "GET", "/v1/events/"+key, "", &g)
+		return g.Status == engine.TriggerReceived
+	}
+	apptest.Eventually(b, "it is received", func() (bool, error) { return received("order:again"), nil })
+	for _, key := range []string{"order:again", "order:after"} {
+		b.ask(http.StatusCreated, "POST", "/v1/triggers", fmt.Sprintf(`{"event_key": %q}`, key), nil)
+	}
+	b.ask(http.StatusOK, "POST", "/v1/routes/news/rewind", fmt.Sprintf(`{"to_seq": %d}`, sent.Sequence), nil)
+	b.stack.Publish(b, "orders.after.news", `{"n": 2}`) // comes after it
+	apptest.Eventually(b, "the next is received", func() (bool, error) { return received("order:after"), nil })
+	equal(b, "received again", received("order:again"), false)
+	var letters api.Page[api.DeadLetter]
+	b.ask(http.StatusOK, "GET", "/v1/dead-letters?route=news&limit=100", "", &letters)
+	for _, l := range letters.Items {
+		if l.Subject != nil && *l.Subject == "orders.again.news" {
+			b.Errorf("a dead letter: %+v", l)
+		}
+	}
+}
+
+// What a step emits to a trigger that has ended is a dead letter; replayed it is received by the next trigger of the key, once.
+func testEmittedLetter(b *bundle) {
+	b.ask(http.StatusCreated, "POST", "/v1/triggers", `{"event_key": "emitted:1"}`, nil)
+	b.ask(http.StatusOK, "DELETE", "/v1/events/emitted:1", "", nil)
+	b.ask(http.StatusCreated, "POST", "/v1/instances", `{"machine": "teller", "state": {"emits": "emitted:1"}}`, nil)
+	var letter api.DeadLetter
+	apptest.Eventually(b, "a dead letter", func() (bool, error) {
+		var page api.Page[api.DeadLetter]
+		b.ask(http.StatusOK, "GET", "/v1/dead-letters?route=effects&limit=100", "", &page)
+		for _, l := range page.Items {
+			if strings.Contains(l.Reason, "emitted:1") {
+				letter = l
+			}
+		}
+		return letter.Seq != 0, nil
+	})
+	at := fmt.Sprintf("/v1/dead-letters/%d", letter.Seq)
+	var r api.LetterResult
+	b.ask(http.StatusOK, "POST", at+"/replay", "", &r)
+	equal(b, "with nobody waiting", fmt.Sprintln(r.Result, r.Stays), "dead-lettered true\n")
+	b.ask(http.StatusCreated, "POST", "/v1/triggers", `{"event_key": "emitted:1"}`, nil)
+	b.ask(http.StatusOK, "POST", at+"/replay?dry_run=true", "", &r)
+	equal(b, "dry run", fmt.Sprintln(r.Result, r.Stays), "delivered false\n")
+	b.ask(http.StatusOK, "POST", at+"/replay", "", &r)
+	equal(b, "replayed", fmt.Sprintln(r.Result, r.Stays), "delivered false\n")
+	var g api.Trigger
+	b.ask(http.StatusOK, "GET", "/v1/events/emitted:1", "", &g)
+	equal(b, "received", fmt.Sprintln(g.Status, string(g.ResponsePayload)), `received {"n":12345678901234567}`+"\n")
+	b.refused(api.CodeNotFound, "POST", at+"/replay", "")
+}
+
 // becomesHeld waits until an event is held: the same one sent by hand is then a conflict, and not unknown.
 func (b *bundle) becomesHeld(key string) {
 	b.Helper()

@@ -73,9 +73,12 @@ const OutboxQueue = "_outbox"
 // WebhooksQueue is the same for webhooks that are to be sent.
 const WebhooksQueue = "_webhooks"
 
-// Queue checks the name of a queue: a [Token] that is neither [OutboxQueue] nor [WebhooksQueue]. The error is an [*Error].
+// JobsQueue is the same for jobs.
+const JobsQueue = "_jobs"
+
+// Queue checks the name of a queue: a [Token] that is none of [OutboxQueue], [WebhooksQueue] and [JobsQueue]. The error is an [*Error].
 func Queue(field, s string) error {
-	if s == OutboxQueue || s == WebhooksQueue {
+	if s == OutboxQueue || s == WebhooksQueue || s == JobsQueue {
 		return &Error{field, quote(s) + " is pointsman's own: choose another name"}
 	}
 	return Token(field, s)

@@ -46,6 +46,11 @@ const (
 	VerbWebhookRetry  = "webhook-retry"
 	VerbWebhooksRetry = "webhooks-retry"
 	VerbChildren      = "children"
+
+	VerbJobs       = "jobs"
+	VerbJob        = "jobs-get"
+	VerbJobsStart  = "jobs-start"
+	VerbJobsCancel = "jobs-cancel"
 )
 
 // operation answers a request of a project.
@@ -109,6 +114,11 @@ func operations(a *api.API) map[string]operation {
 		VerbWebhookRetry:  of(a.RetryWebhook),
 		VerbWebhooksRetry: of(a.RetryWebhooks),
 		VerbChildren:      of(a.Children),
+
+		VerbJobs:       of(a.Jobs),
+		VerbJob:        of(a.Job),
+		VerbJobsStart:  of(a.StartJob),
+		VerbJobsCancel: of(a.CancelJob),
 	}
 }
 

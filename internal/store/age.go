@@ -82,7 +82,7 @@ with /* age */ engine1 as (
 ), operations1 as (
   update pointsman.api_keys set created_at = created_at - $1::interval, last_used_at = last_used_at - $1::interval, revoked_at = revoked_at - $1::interval
 )
-update pointsman.jobs set lease_expires_at = lease_expires_at - $1::interval, created_at = created_at - $1::interval, updated_at = updated_at - $1::interval`
+update pointsman.jobs set due_at = due_at - $1::interval, ended_at = ended_at - $1::interval, created_at = created_at - $1::interval, updated_at = updated_at - $1::interval`
 
 // ReadyLane is a lane with something ready in it.
 type ReadyLane struct {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -18,11 +19,23 @@ type Filter struct {
 	Status            string
 	CorrelationKey    string
 	CorrelationPrefix string
+	Version           int        // 0 does not filter
+	InsertedFrom      *time.Time // nil does not filter
+	InsertedBefore    *time.Time // nil does not filter
+	Only              string     // one of the Only constants
 }
 
+// What [Filter.Only] leaves.
 const (
-	// listWindow is how many of the newest instances one list looks through at most.
-	listWindow = 5000
+	OnlyLive      = "live"
+	OnlyPaused    = "paused"    // live
+	OnlyUnpaused  = "unpaused"  // live
+	OnlyRetriable = "retriable" // failed or canceled
+)
+
+const (
+	// ListWindow is how many of the newest instances one list looks through at most.
+	ListWindow = 5000
 	// listCandidates is up to how many instances are sorted by age when an index finds them by something else.
 	listCandidates = 5000
 )
@@ -30,6 +43,16 @@ const (
 // List returns up to limit instances that are older than before, newest first. next is where the next page begins; uuid.Nil: there is
 // none. A page may be short and still have a next: one call reads a bounded number of rows.
 func (s *Store) List(ctx context.Context, f Filter, before uuid.UUID, limit int) (page []Instance, next uuid.UUID, err error) {
+	ids, next, err := s.Matching(ctx, f, before, limit)
+	if err != nil {
+		return nil, uuid.Nil, err
+	}
+	page, err = s.Instances(ctx, ids)
+	return page, next, err
+}
+
+// Matching is List of the ids. It looks through as many as [ListWindow] at most.
+func (s *Store) Matching(ctx context.Context, f Filter, before uuid.UUID, limit int) (ids []uuid.UUID, next uuid.UUID, err error) {
 	found, err := s.candidates(ctx, f, before, limit+1)
 	if err != nil {
 		return nil, uuid.Nil, err
@@ -41,8 +64,7 @@ func (s *Store) List(ctx context.Context, f Filter, before uuid.UUID, limit int)
 	case found.more:
 		next = found.last
 	}
-	page, err = s.Instances(ctx, found.ids)
-	return page, next, err
+	return found.ids, next, nil
 }
 
 // candidates are the ids of a page.
@@ -74,7 +96,7 @@ func (s *Store) candidates(ctx context.Context, f Filter, before uuid.UUID, limi
 		}
 	}
 	c, n, err := s.window(ctx, s.text.listRecent, f, before, limit)
-	c.more = n == listWindow
+	c.more = n == ListWindow
 	return c, err
 }
 
@@ -86,11 +108,35 @@ func (s *Store) window(ctx context.Context, sql string, f Filter, before uuid.UU
 			c.last = *last
 		}
 		return err
-	}, f.Project, before, f.Machine, f.Queue, f.CorrelationKey, f.Status, f.CorrelationPrefix, limit)
+	}, f.args(before, limit)...)
 	return c, n, err
 }
 
-// listText ($1 project, $2 older than this, $3 machine, $4 queue, $5 key, $6 status, $7 prefix of the key, $8 limit). Ids are UUIDv7:
+func (f Filter) args(before uuid.UUID, limit int) []any {
+	return []any{f.Project, before, f.Machine, f.Queue, f.CorrelationKey, f.Status, f.CorrelationPrefix, limit, f.Version, f.InsertedFrom, f.InsertedBefore, f.Only}
+}
+
+// StillMatching locks instances, with their parents where what follows locks these too, until the end of the transaction, and returns those
+// that match the filter now.
+func (s *Store) StillMatching(ctx context.Context, f Filter, ids []uuid.UUID, parents bool) (still []uuid.UUID, err error) {
+	lock := s.lockInstances(ids)
+	if parents {
+		lock = statement{"lock families", s.text.lockFamilies, []any{ids}, nil}
+	}
+	if err := s.run(ctx, lock); err != nil {
+		return nil, err
+	}
+	err = s.each(ctx, "still matching", s.text.stillMatching, func(r pgx.Rows) error {
+		var id uuid.UUID
+		err := r.Scan(&id)
+		still = append(still, id)
+		return err
+	}, append(f.args(uuid.Max, len(ids)), ids)...)
+	return still, err
+}
+
+// listText ($1 project, $2 older than this, $3 machine, $4 queue, $5 key, $6 status, $7 prefix of the key, $8 limit, $9 version, $10 inserted from
+// then, $11 and before then, $12 of which kind). Ids are UUIDv7:
 // their order is that of the starts, and what starts later never moves a page. What an index finds is filtered as it is found: a join
 // of it with the instances may be planned as a merge with all of them.
 const listText = `
@@ -108,7 +154,7 @@ with /* list */ ` + listLeased + `, page as materialized (
   select id from pointsman.instances where (select count(*) from page) < $8 and id < $2 order by id desc limit {window})
 select (select count(*) from seen), (select id from seen order by id limit 1), array(select id from page order by id desc)`
 
-const listColumns = `id, project, machine, queue, correlation_key, live, parked, status, rev`
+const listColumns = `id, project, machine, version, queue, correlation_key, live, parked, paused, status, rev, inserted_at`
 
 const listLeased = `leased as materialized (
   select x.id, x.rev from pointsman.leases l, unnest(l.ids, l.revs) x(id, rev) where $6 in ('executing', 'runnable')
@@ -120,7 +166,22 @@ const listFilter = `c.project = $1 and c.id < $2 and $3 in ('', c.machine) and $
       when 'awaiting_signal' then c.live and c.parked
       when 'executing' then c.live and not c.parked and (c.id, c.rev) in (select id, rev from leased)
       when 'runnable' then c.live and not c.parked and (c.id, c.rev) not in (select id, rev from leased)
-      else not c.live and c.status = $6 end`
+      else not c.live and c.status = $6 end
+    and ($9::int = 0 or c.version = $9) and ($10::timestamptz is null or c.inserted_at >= $10) and ($11::timestamptz is null or c.inserted_at < $11)
+    and case $12::text when '' then true when 'live' then c.live when 'paused' then c.live and c.paused when 'unpaused' then c.live and not c.paused
+      when 'retriable' then not c.live and c.status in ('failed', 'canceled') end`
+
+// stillMatchingText ($13 ids) has a snapshot that is younger than the locks.
+const stillMatchingText = `
+with /* still matching */ c as materialized (
+  select i.* from unnest($13::uuid[]) x(id) cross join lateral (select ` + listColumns + ` from pointsman.instances i where i.id = x.id limit 1) i
+), ` + listLeased + `
+select c.id from c where ` + listFilter + ` order by c.id limit $8`
+
+// lockFamiliesText ($1 ids) locks what a cancel of these locks.
+const lockFamiliesText = `
+select /* lock families */ id from pointsman.instances
+where id = any($1::uuid[] || array(select p.parent_id from pointsman.instances p where p.id = any($1))) order by id for no key update`
 
 // keysWithPrefix is the range of the keys that begin with $7: no key is longer than 512 characters, and no character is higher.
 const keysWithPrefix = `project = $1 and correlation_key >= $7 and correlation_key <= rpad($7, 513, chr(1114111)) collate "C"`
@@ -139,7 +200,7 @@ var listSources = map[string]string{
   cross join lateral (select ` + listColumns + ` from pointsman.instances i where i.id = x.id limit 1) i limit {most}`,
 }
 
-var listBounds = strings.NewReplacer("{window}", strconv.Itoa(listWindow), "{most}", strconv.Itoa(listCandidates+1))
+var listBounds = strings.NewReplacer("{window}", strconv.Itoa(ListWindow), "{most}", strconv.Itoa(listCandidates+1))
 
 // listOf is listText over one of the sources.
 func listOf(source string) string {

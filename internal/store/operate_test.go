@@ -196,7 +196,7 @@ func TestPause(t *testing.T) {
 	f.want("awaits awaiting_signal true,executes runnable true,late awaiting_signal true,ready runnable true", `select correlation_key, status, paused from pointsman.v_instances where status <> 'done' order by 1`)
 
 	for _, want := range []int{3, 0} {
-		equal(t, "woken", len(must(f.Resume(t.Context(), append(all, ended)))(t)), want)
+		equal(t, "woken", len(must(f.Resume(t.Context(), append(all, ended)))(t).Woken), want)
 	}
 	equal(t, "picked when resumed", len(f.pick(4)), 3)
 	_, fired = must2(f.SweepTimers(t.Context(), 8))(t)
@@ -241,7 +241,7 @@ func TestOperateInATransaction(t *testing.T) {
 	s := must(f.InTx(t.Context(), tx))(t)
 	must(s.Pause(t.Context(), []uuid.UUID{id}))(t)
 	must(s.Deliver(t.Context(), project, false, []Signal{signal("k", "pay", "2")}))(t)
-	equal(t, "woken", fmt.Sprint(must(s.Resume(t.Context(), []uuid.UUID{id}))(t)), "[q]")
+	equal(t, "woken", fmt.Sprint(must(s.Resume(t.Context(), []uuid.UUID{id}))(t).Woken), "[q]")
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -19,10 +19,17 @@ func (s *Store) Pause(ctx context.Context, instances []uuid.UUID) (paused []uuid
 	return paused, err
 }
 
+// Resumed says what a resume came to.
+type Resumed struct {
+	IDs   []uuid.UUID // the instances that were paused
+	Woken []string    // queues that have more to do for it
+}
+
 // Resume undoes Pause: what may run is ready again, what waits for a time has a timer again, and what waits for signals that have come
-// meanwhile is woken. It returns the queues that have more to do for it.
-func (s *Store) Resume(ctx context.Context, instances []uuid.UUID) (woken []string, err error) {
+// meanwhile is woken.
+func (s *Store) Resume(ctx context.Context, instances []uuid.UUID) (out Resumed, err error) {
 	err = s.inTx(ctx, func(tx *Store) error {
+		out = Resumed{}
 		if err := tx.run(ctx, tx.lockInstances(instances)); err != nil {
 			return err
 		}
@@ -32,11 +39,12 @@ func (s *Store) Resume(ctx context.Context, instances []uuid.UUID) (woken []stri
 			var waits bool
 			var queue *string
 			err := r.Scan(&id, &waits, &queue)
+			out.IDs = append(out.IDs, id)
 			if waits {
 				parked = append(parked, id)
 			}
 			if queue != nil {
-				woken = append(woken, *queue)
+				out.Woken = append(out.Woken, *queue)
 			}
 			return err
 		}, instances)
@@ -47,14 +55,14 @@ func (s *Store) Resume(ctx context.Context, instances []uuid.UUID) (woken []stri
 		if err != nil {
 			return err
 		}
-		woken = append(woken, told...)
+		out.Woken = append(out.Woken, told...)
 		queues, err := tx.Recheck(ctx, parked)
 		for _, queue := range queues {
-			woken = append(woken, queue)
+			out.Woken = append(out.Woken, queue)
 		}
 		return err
 	})
-	return woken, err
+	return out, err
 }
 
 // lockInstances comes before the statement that reads what depends on their revs: leases, history. Its snapshot is younger than the

@@ -35,6 +35,7 @@ insert into pointsman.verdicts (scope, dedup, hash, verdict) select id, id, id, 
 insert into pointsman.departed (instance_id, due, scope, project) select id, now(), scope, 'p' from pointsman.instances;
 ` + crowdOfTriggers + `
 insert into pointsman.webhook_deliveries (project, source, source_id, url, type, body, status) select 'p', 'trigger', id, 'https://h' || ascii(id::text) || '/', 't', '{}', s from pointsman.triggers, unnest('{pending,delivered,failed}'::text[]) s;
+insert into pointsman.jobs (id, project, kind, status, ended_at, filter, args) select gen_random_uuid(), 'p', 'cancel', case when g % 2 = 0 then 'done' else 'running' end, case when g % 2 = 0 then now() end, '{}', '{}' from generate_series(1, 4000) g;
 `
 
 // plan is a node of EXPLAIN (FORMAT JSON).
@@ -90,10 +91,17 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		"list recent": x.listRecent, "list by key": x.listKey, "list by prefix": x.listPrefix, "list ended": x.listEnded, "instances by id": x.instancesByID,
 		"inbox": x.inbox, "history": x.history, "consumed by": x.consumedBy, "events": x.events, "held": x.held, "resume": x.resume, "unserved": x.unserved,
 		"fates": x.fates, "vanished": x.vanished, "traces": x.traces, "note dropped": x.noteDropped, "forget dropped": x.forgetDropped,
+		"still matching": x.stillMatching,
 		"api key": x.apiKey, "list keys": x.listKeys, "list workers": x.listWorkers, "list queues": x.listQueues, "count live": x.countLive, "count ended": x.countEnded,
 	}
 	for name, sql := range map[string]string{
 		"judged": x.judged, "keep verdict": x.keepVerdict, "forget verdicts": x.forgetVerdicts, "update taken": x.updateTaken, "set event": x.setEvent,
+	} {
+		statements[name] = sql
+	}
+	for name, sql := range map[string]string{
+		"lock families": x.lockFamilies, "job": x.job, "list jobs": x.listJobs, "cancel job": x.cancelJob, "next job": x.nextJob, "take job": x.takeJob, "save job": x.saveJob,
+		"postpone job": x.postponeJob, "retire jobs": x.retireJobs,
 	} {
 		statements[name] = sql
 	}
@@ -107,7 +115,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 	for _, filled := range []bool{false, true} {
 		if filled {
 			f.exec(crowd)
-			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys, pointsman.history, pointsman.events, pointsman.verdicts, pointsman.departed, pointsman.triggers, pointsman.webhook_deliveries, pointsman.held_events, pointsman.quotas`)
+			f.exec(`analyze pointsman.instances, pointsman.ready, pointsman.timers, pointsman.signals, pointsman.ledger, pointsman.leases, pointsman.outbox, pointsman.held, pointsman.running_keys, pointsman.waiters, pointsman.unique_keys, pointsman.history, pointsman.events, pointsman.verdicts, pointsman.departed, pointsman.triggers, pointsman.webhook_deliveries, pointsman.held_events, pointsman.quotas, pointsman.jobs`)
 		}
 		for name, sql := range statements {
 			checkPlan(t, conn, fmt.Sprintf("%s, tables filled: %t", name, filled), sql)
@@ -151,5 +159,5 @@ var (
 	// small tables may be read whole.
 	small = map[string]bool{"machines": true, "workers": true, "relays": true, "outbox_shards": true, "departed_to": true, "api_keys": true}
 	// inOrder are read from their beginning, up to a limit.
-	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "verdicts_at": true, "webhook_deliveries_next": true, "triggers_due": true, "held_events_expiry": true, "triggers_ended": true}
+	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "verdicts_at": true, "webhook_deliveries_next": true, "triggers_due": true, "held_events_expiry": true, "triggers_ended": true, "jobs_due": true}
 )

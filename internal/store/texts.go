@@ -30,6 +30,8 @@ type texts struct {
 	wakeParents, tellParents, tellMissed, tellUnstarted, children, checkPath                                 string
 	judged, keepVerdict, forgetVerdicts, updateTaken, validated, setEvent                                    string
 
+	lockFamilies, stillMatching, addJob, job, listJobs, cancelJob, nextJob, takeJob, saveJob, postponeJob, retireJobs string
+
 	commitNotify                                         string
 	addDeliveries, claimDeliveries, nextDelivery         string
 	recordDeliveries, giveUpDeliveries, retireDeliveries string
@@ -87,6 +89,9 @@ func newTexts(q func(string) string) texts {
 		wakeParents: q(wakeParentsText), tellParents: q(tellParentsText), tellMissed: q(tellMissedText), tellUnstarted: q(tellUnstartedText),
 		children: q(childrenText), checkPath: q(checkPathText),
 		judged: q(judgedText), keepVerdict: q(keepVerdictText), forgetVerdicts: q(forgetVerdictsText), updateTaken: q(updateTakenText), validated: q(validatedText), setEvent: q(setEventText),
+
+		lockFamilies: q(lockFamiliesText), stillMatching: q(stillMatchingText), addJob: q(addJobText), job: q(jobText), listJobs: q(listJobsText),
+		cancelJob: q(cancelJobText), nextJob: q(nextJobText), takeJob: q(takeJobText), saveJob: q(saveJobText), postponeJob: q(postponeJobText), retireJobs: q(retireJobsText),
 
 		commitNotify: q(commitOf(commitOutputs+notifyEnded, notifiedColumns)), addDeliveries: q(addDeliveriesText),
 		claimDeliveries: q(claimDeliveriesText), nextDelivery: q(nextDeliveryText),

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -276,31 +277,50 @@ func triggerScenarios() []scenario {
 	}
 	const received = `select 1 where (select count(*) from pointsman.triggers where status = 'received') <> 1`
 	const anew = `select 1 from pointsman.triggers having count(*) > 1`
+	const undecided = `select 1 from pointsman.triggers where status = 'waiting'`
+	const lost = `select 1 where not exists (select from pointsman.told where trigger = '00000000-0000-7000-8000-000000000001')`
+	const anothers = `select 1 from pointsman.told t where t.trigger <> '00000000-0000-7000-8000-000000000001' or t.status <> '%s'`
+	held := executing + triggerAs(1, 1, 1, inAnHour)
+	ended := strings.Replace(trigger(1, 0), ") values", ", status, trigger_type, ended_at) values", 1)
+	ended = strings.Replace(ended, "'https://example.com')", "'https://example.com', 'timed_out', 'given', now() - interval '1 s')", 1)
 	const onceInAll = `select count(*) from pointsman.triggers where status = 'received' having count(*) > 1`
 	return []scenario{
 		{"event / event, another payload", waits, together(sendingEvent(1, "1"), sendingEvent(1, "2")), received},
 		{"event / the same event", waits, together(sendingEvent(1, same), sendingEvent(1, same)), received},
-		{"event / timeout", late, together(sendingEvent(1, same), sweepingTriggers), ""},
-		{"event / timeout, nobody's", overdue(1, 0), together(sendingEvent(1, same), sweepingTriggers), ""},
-		{"event / cancel of the trigger", waits, together(sendingEvent(1, same), cancelingTrigger(1)), ""},
-		{"event / cancel of the trigger, nobody's", api, together(sendingEvent(1, same), cancelingTrigger(1)), ""},
-		{"event / purge", overdue(1, 0), together(inTurn(sendingEvent(1, same), sendingEvent(1, same)), purgingTriggers), ""},
+		{"event / create again", api, together(sendingEvent(1, same), creating(0, newTrigger(2, 1, 0))), fmt.Sprintf(anothers, TriggerReceived)},
+		{"event / timeout", late, together(sendingEvent(1, same), sweepingTriggers), undecided},
+		{"event / timeout, nobody's", overdue(1, 0), together(sendingEvent(1, same), sweepingTriggers), undecided},
+		{"event / cancel of the trigger", waits, together(sendingEvent(1, same), cancelingTrigger(1)), undecided},
+		{"event / cancel of the trigger, nobody's", api, together(sendingEvent(1, same), cancelingTrigger(1)), undecided},
+		{"event / purge", overdue(1, 0), together(inTurn(sendingEvent(1, same), sendingEvent(1, same)), purgingTriggers), lost},
 		{"event / event to all", waits + onEvent(2, inAnHour), together(sendingEvent(2, same), sendingTo(same)), `select 1 from pointsman.triggers where status <> 'received'`},
 		{"event to all / event to all", waits + onEvent(2, inAnHour) + trigger(3, 0), together(sendingTo("1"), sendingTo("2")), `select 1 from pointsman.triggers where status <> 'received'`},
 		{"event to all / timeout / cancel of the trigger", late + onEvent(2, byNow), together(sendingTo(same), sweepingTriggers, cancelingTrigger(1)), `select 1 from pointsman.triggers where status = 'waiting'`},
-		{"event to all / cancel of the instance", waits + onEvent(2, inAnHour), together(sendingTo(same), canceling(2, 1)), ""},
+		{"event to all / cancel of the instance", waits + onEvent(2, inAnHour), together(sendingTo(same), canceling(2, 1)), undecided},
 		{"event to all / create again", api, together(inTurn(sendingTo(same), creating(0, newTrigger(2, 1, 0))), creating(0, newTrigger(3, 1, 0))), ""},
-		{"event to all / purge", api + trigger(2, 0), together(sendingTo(same), purgingTriggers), ""},
-		{"timeout / timeout", late + onEvent(2, byNow), together(sweepingTriggers, sweepingTriggers), ""},
-		{"timeout / cancel of the trigger", late, together(sweepingTriggers, cancelingTrigger(1)), ""},
-		{"timeout / cancel of the instance", late, together(sweepingTriggers, canceling(1)), ""},
-		{"timeout / purge", overdue(1, 0), together(sweepingTriggers, purgingTriggers), ""},
+		{"event to all / timeout", late + onEvent(2, byNow), together(sendingTo(same), sweepingTriggers), undecided},
+		{"event to all / cancel of the trigger", waits + onEvent(2, inAnHour), together(sendingTo(same), cancelingTrigger(1)), undecided},
+		{"event to all / end", held + onEvent(2, inAnHour), together(sendingTo(same), committing(of1(OutcomeDone))), undecided},
+		{"event to all / purge", api + trigger(2, 0), together(sendingTo(same), purgingTriggers), lost},
+		{"timeout / timeout", late + onEvent(2, byNow), together(sweepingTriggers, sweepingTriggers), undecided},
+		{"timeout / cancel of the trigger", late, together(sweepingTriggers, cancelingTrigger(1)), undecided},
+		{"timeout / cancel of the instance", late, together(sweepingTriggers, canceling(1)), undecided},
+		{"timeout / end", executing + triggerAs(1, 1, 1, byNow), together(sweepingTriggers, committing(of1(OutcomeDone))), undecided},
+		{"timeout / purge", overdue(1, 0), together(sweepingTriggers, purgingTriggers), lost},
 		{"timeout / create again", overdue(1, 0), together(sweepingTriggers, creating(0, newTrigger(2, 1, 0))), ""},
-		{"cancel of the trigger / cancel of the trigger", waits, together(cancelingTrigger(1), cancelingTrigger(1)), ""},
-		{"cancel of the trigger / cancel of the instance", waits, together(cancelingTrigger(1), canceling(1)), ""},
-		{"cancel of the trigger / purge", api, together(cancelingTrigger(1), purgingTriggers), ""},
+		{"cancel of the trigger / cancel of the trigger", waits, together(cancelingTrigger(1), cancelingTrigger(1)), undecided},
+		{"cancel of the trigger / cancel of the instance", waits, together(cancelingTrigger(1), canceling(1)), undecided},
+		{"cancel of the trigger / end", held, together(cancelingTrigger(1), committing(of1(OutcomeDone))), undecided},
+		{"cancel of the trigger / purge", api, together(cancelingTrigger(1), purgingTriggers), lost},
 		{"cancel of the trigger / create again", api, together(cancelingTrigger(1), creating(0, newTrigger(2, 1, 0))), ""},
 		{"purge / create again", overdue(1, 0), together(inTurn(sweepingTriggers, purgingTriggers), creating(0, newTrigger(2, 1, 0))), ""},
+		{"purge / purge", ended + trigger(2, 0), together(purgingTriggers, purgingTriggers), `select 1 from pointsman.triggers having count(*) <> 1`},
+		{"purge / cancel of the instance", waits, together(purgingTriggers, canceling(1)), undecided},
+		{"purge / end", held, together(purgingTriggers, committing(of1(OutcomeDone))), undecided},
+		{"create again / create again", ended, together(creating(0, newTrigger(2, 1, 0)), creating(0, newTrigger(3, 1, 0))), `select 1 from pointsman.triggers where status = 'waiting' having count(*) <> 1`},
+		{"create again / cancel of the instance", waits, together(creating(0, newTrigger(2, 1, 0)), canceling(1)), `select 1 from pointsman.told`},
+		{"create again / end", held, together(creating(0, newTrigger(2, 1, 0)), committing(of1(OutcomeDone))), `select 1 from pointsman.told`},
+		{"end / cancel of the instance, of one that awaits an event", held, together(committing(of1(OutcomeDone)), canceling(1)), undecided},
 		{"purge / cancel, retry of the instance", waits, together(inTurn(canceling(1), retryingWithEvents(1)), purgingTriggers), ""},
 		{"create / create, one key", "", together(creating(0, newTrigger(1, 1, 0)), creating(0, newTrigger(2, 1, 0))), `select count(*) from pointsman.triggers having count(*) <> 1`},
 		{"create / event that is held", "", together(creating(0, newTrigger(1, 1, 0)), sendingEvent(1, same)), received},
@@ -309,8 +329,8 @@ func triggerScenarios() []scenario {
 		{"create / create / timeout, quota", trigger(1, 0) + overdue(4, 0), together(creating(2, newTrigger(2, 2, 0)), creating(2, newTrigger(3, 3, 0)), sweepingTriggers), `select 1 where (select count(*) from pointsman.triggers where status = 'waiting') > 2`},
 		{"create for an instance / cancel of the instance", awaiting(1, 1, "signal/pay"), together(creating(0, newTrigger(1, 1, 1)), canceling(1)), ""},
 		{"create for an instance / end", executing, together(creating(0, newTrigger(1, 1, 1)), committing(of1(OutcomeDone))), ""},
-		{"event / end", executing + triggerAs(1, 1, 1, inAnHour), together(sendingEvent(1, same), committing(of1(OutcomeDone))), ""},
-		{"event / cancel of the instance", waits, together(sendingEvent(1, same), canceling(1)), ""},
+		{"event / end", executing + triggerAs(1, 1, 1, inAnHour), together(sendingEvent(1, same), committing(of1(OutcomeDone))), undecided},
+		{"event / cancel of the instance", waits, together(sendingEvent(1, same), canceling(1)), undecided},
 		{"event / cancel, retry of the instance", waits, together(sendingEvent(1, same), inTurn(canceling(1), retryingWithEvents(1))), ""},
 		{"create again / cancel, retry of the instance", waits, together(creating(0, newTrigger(2, 1, 0)), inTurn(canceling(1), retryingWithEvents(1))), ""},
 		{"await an event / it comes", executing, together(settling(0, awaits()), sendingEvent(5, same)), received},
@@ -369,6 +389,7 @@ func triggerSabotages() []sabotage {
 			[]string{"create / event that is held", "emit / await it"},
 		},
 		{"instances of emitted events are not locked with the own ones", edits(func(t *texts) *string { return &t.resolveEvents }, "where t.instance_id is not null", "where false"), []string{"emits, crossing"}},
+		{"a purge takes what waits", edits(func(t *texts) *string { return &t.purgeTriggers }, "status <> 'waiting' and ended_at <= now() - $2::interval", "coalesce(ended_at <= now() - $2::interval, true)"), []string{"event / purge", "event to all / purge", "timeout / purge", "cancel of the trigger / purge", "purge / purge"}},
 		{"a quota is not locked", edits(func(t *texts) *string { return &t.lockQuotas }, " order by project for no key update", ""), []string{"create / create, quota"}},
 		{"what is created is not counted", edits(func(t *texts) *string { return &t.saveQuotas }, "active_triggers = t.active,", ""), []string{"create / create / timeout, quota"}},
 		{"a message is known by its dedup alone", edits(func(t *texts) *string { return &t.lookEvents }, "where n.recheck and l.scope", "where false and l.scope"), []string{"event of a message / redelivery / create again"}},
