@@ -33,25 +33,28 @@ func (c *Client) Update(ctx context.Context, ref Ref, u NewUpdate) (done Updated
 	if err != nil {
 		return done, err
 	}
-	until := time.Now().Add(u.Wait)
-	wait := min(u.Wait, waitTurn)
-	for {
+	ask := func(ctx context.Context, wait time.Duration) (verdict Updated, err error) {
 		query := url.Values{}
 		if wait != 0 {
 			query.Set("wait", wait.String())
 		}
 		r := call{method: http.MethodPost, path: []string{"v1", "instances", ref.text, "updates", u.Name}, query: query, body: json.RawMessage(arg), key: u.IdempotencyKey, again: true}
 		r.alsoAnswer = http.StatusUnprocessableEntity
-		var verdict Updated
-		if err := c.do(ctx, r, &verdict); err != nil {
-			if done.Accepted {
-				return done, nil
-			}
-			return done, err
+		err = c.do(ctx, r, &verdict)
+		return verdict, err
+	}
+	until := time.Now().Add(u.Wait)
+	if done, err = ask(ctx, min(u.Wait, waitTurn)); err != nil {
+		return done, err
+	}
+	waiting, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
+	for done.Accepted && done.Run == nil && time.Now().Before(until) {
+		verdict, err := ask(waiting, max(min(time.Until(until), waitTurn), 1))
+		if err != nil {
+			break // it is accepted all the same
 		}
 		done = verdict
-		if wait = min(time.Until(until), waitTurn); !done.Accepted || done.Run != nil || wait <= 0 {
-			return done, nil
-		}
 	}
+	return done, nil
 }
