@@ -4,7 +4,7 @@ HISTORIES ?= 10000
 DURATION ?= 30m
 REPORT ?= soak-report.txt
 
-.PHONY: help test lint integration soak bench plans fuzz model
+.PHONY: help test lint integration guarantees soak bench plans fuzz model
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,11 +15,14 @@ test: ## all tests, with the race detector
 lint: ## format, imports and the usual mistakes; the fix is often: make lint ARGS=--fix
 	$(GOLANGCI_LINT) run $(ARGS) ./...
 
-integration: ## the built programs under kill -9
-	go test -count=1 -v ./integration/...
+integration: ## the built programs under kill -9, and the guarantees
+	POINTSMAN_TEST_GUARANTEES=1 go test -count=1 -v ./integration/...
+
+guarantees: ## a test for each guarantee, on programs that are killed, paused and cut off: five minutes
+	POINTSMAN_TEST_GUARANTEES=1 go test -count=1 -timeout 30m -v ./integration/guarantees
 
 soak: ## everything under a nemesis for DURATION; BACKEND=containers has it in containers. The report is written to REPORT
-	POINTSMAN_SOAK=$(DURATION) POINTSMAN_SOAK_BACKEND=$(BACKEND) POINTSMAN_SOAK_REPORT=$(abspath $(REPORT)) \
+	POINTSMAN_TEST_GUARANTEES=1 POINTSMAN_SOAK=$(DURATION) POINTSMAN_SOAK_BACKEND=$(BACKEND) POINTSMAN_SOAK_REPORT=$(abspath $(REPORT)) \
 		go test -count=1 -timeout 24h -run '^TestSoak$$' -v ./integration/guarantees
 
 bench: ## Go benchmarks, once each: that they run, not how fast

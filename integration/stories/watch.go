@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ func NewWatch(js jetstream.JetStream, account *oracle.Account) *Watch {
 // Run watches until ctx is canceled.
 func (w *Watch) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for stream := range w.read {
+	for stream := range maps.Clone(w.read) { // the followers write to it
 		all.Go(func() { w.follow(ctx, stream) })
 	}
 	all.Wait()
@@ -133,7 +134,7 @@ func (w *Watch) CaughtUp(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	for stream := range w.read {
+	for stream := range maps.Clone(w.read) { // the followers write to it
 		s, err := w.js.Stream(ctx, stream)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue

@@ -130,8 +130,8 @@ func TestReloadOfTheFile(t *testing.T) {
 			t.Errorf("no %q in %s", want, line)
 		}
 	}
-	// Neither does one that only the bridge finds wrong.
-	b.write("routes:\n" + startRoute("first") + "  - {name: e, stream: ORDERS, subject: a, event: e}\n")
+	// Neither does one whose fields do not go together.
+	b.write("routes:\n" + startRoute("first") + "  - {name: e, stream: ORDERS, subject: a, event: e, signal: s}\n")
 	if line := b.logged("routes[1].event"); !strings.Contains(line, b.file+":7:") {
 		t.Errorf("no place in %s", line)
 	}
