@@ -87,7 +87,7 @@ func newMetrics(reg prometheus.Registerer, unguarded, waits func() int64) (*metr
 			Help: "How long the oldest instance that no worker serves has been ready.",
 		}),
 	}
-	for _, table := range []string{"instances", "ledger", "triggers", "verdicts", "webhook_deliveries"} {
+	for _, table := range []string{"instances", "jobs", "ledger", "triggers", "verdicts", "webhook_deliveries"} {
 		m.retired.WithLabelValues(table) // 0 is a figure too
 	}
 	m.eventsRefused = prometheus.NewCounter(prometheus.CounterOpts{

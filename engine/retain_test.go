@@ -55,7 +55,7 @@ func TestRetention(t *testing.T) {
 	}
 	equal(t, "who lives", b.get(stays).Status, engine.StatusAwaiting)
 	want := "# HELP pointsman_retention_deleted_total What the retention has deleted, by table.\n# TYPE pointsman_retention_deleted_total counter\n" +
-		"pointsman_retention_deleted_total{table=\"instances\"} 1\npointsman_retention_deleted_total{table=\"ledger\"} 2\npointsman_retention_deleted_total{table=\"triggers\"} 0\n" +
+		"pointsman_retention_deleted_total{table=\"instances\"} 1\npointsman_retention_deleted_total{table=\"jobs\"} 0\npointsman_retention_deleted_total{table=\"ledger\"} 2\npointsman_retention_deleted_total{table=\"triggers\"} 0\n" +
 		"pointsman_retention_deleted_total{table=\"verdicts\"} 0\npointsman_retention_deleted_total{table=\"webhook_deliveries\"} 0\n"
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "pointsman_retention_deleted_total"); err != nil {
 		t.Error(err)
