@@ -87,9 +87,10 @@ func TestTop(t *testing.T) {
 // On a terminal the program draws, and ends with q.
 func TestTopProgram(t *testing.T) {
 	t.Parallel()
+	// The ticks of the library end by themselves only: a short one leaves no goroutine.
 	var out strings.Builder
 	fetch := func(context.Context) (overview, error) { return overviewAt(0, 100), nil }
-	program := tea.NewProgram(newTop(t.Context(), fetch, "nats://here", time.Hour), tea.WithContext(t.Context()), tea.WithInput(strings.NewReader("q")), tea.WithOutput(&out),
+	program := tea.NewProgram(newTop(t.Context(), fetch, "nats://here", 100*time.Millisecond), tea.WithContext(t.Context()), tea.WithInput(strings.NewReader("q")), tea.WithOutput(&out),
 		tea.WithWindowSize(120, 40), tea.WithoutSignals())
 	if _, err := program.Run(); err != nil {
 		t.Fatal(err)
