@@ -18,8 +18,8 @@ lint: ## format, imports and the usual mistakes; the fix is often: make lint ARG
 integration: ## the built programs under kill -9, and the guarantees
 	POINTSMAN_TEST_GUARANTEES=1 go test -count=1 -v ./integration/...
 
-guarantees: ## a test for each guarantee, on programs that are killed, paused and cut off: five minutes
-	POINTSMAN_TEST_GUARANTEES=1 go test -count=1 -timeout 30m -v ./integration/guarantees
+guarantees: ## a test for each guarantee, on programs that are killed, paused and cut off, and whole clusters: seven minutes
+	POINTSMAN_TEST_GUARANTEES=1 go test -count=1 -timeout 30m -v ./integration/cluster ./integration/guarantees
 
 soak: ## everything under a nemesis for DURATION; BACKEND=containers has it in containers. The report is written to REPORT
 	POINTSMAN_TEST_GUARANTEES=1 POINTSMAN_SOAK=$(DURATION) POINTSMAN_SOAK_BACKEND=$(BACKEND) POINTSMAN_SOAK_REPORT=$(abspath $(REPORT)) \
