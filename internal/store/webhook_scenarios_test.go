@@ -22,7 +22,7 @@ func telling(o Outcome) Outcome {
 func delivery(n, claim int, status, ends string) string {
 	return fmt.Sprintf("insert into pointsman.webhook_deliveries (id, project, status, claim, next_at, source, source_id, url, type, body, updated_at) values ('%s', 'p', '%s', %d, now() + interval '%s', 'trigger', '%s', 'https://receiver.test/', 't', '{}', now() - interval '2 h');\n",
 		u(n), status, claim, ends, u(n)) +
-		fmt.Sprintf("insert into pointsman.triggers (id, project, event_key, status, source_type, timeout_secs, expires_at, notify_status) values ('%s', 'p', 'e', 'received', 'api', 1, now(), '%s');\n", u(n), status)
+		fmt.Sprintf("insert into pointsman.triggers (id, project, event_key, status, source_type, trigger_type, timeout_secs, expires_at, notify_status) values ('%s', 'p', 'e', 'received', 'api', 'given', 1, now(), '%s');\n", u(n), status)
 }
 
 // sendingAll claims what is due, and records this of it.
