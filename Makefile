@@ -4,7 +4,7 @@ HISTORIES ?= 10000
 DURATION ?= 30m
 REPORT ?= soak-report.txt
 
-.PHONY: help test lint integration guarantees soak bench plans fuzz model
+.PHONY: help test lint integration guarantees soak bench plans fuzz model dist
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,3 +41,7 @@ fuzz: ## each fuzz target for FUZZTIME
 
 model: ## HISTORIES random histories of the engine against its model
 	go test ./engine -run '^TestModel$$' -rapid.checks $(HISTORIES) -rapid.nofailfile -timeout 4h -v
+
+dist: ## static programs in dist/, and the certificates of this machine: what deploy/Dockerfile --target prebuilt takes
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w $(if $(VERSION),-X github.com/pointsman/pointsman/internal/app.stamp=$(VERSION))" -o dist/ ./cmd/pointsman ./cmd/bridge ./cmd/worker
+	cp /etc/ssl/certs/ca-certificates.crt dist/

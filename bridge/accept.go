@@ -24,7 +24,7 @@ func (c *consumer) take(ctx, work context.Context, batch []delivery) {
 	defer release()
 	flawed(batch)
 
-	var intakes []engine.Intake
+	intakes := make([]engine.Intake, 0, len(batch))
 	for _, d := range batch {
 		intakes = append(intakes, d.intakes...)
 	}

@@ -12,9 +12,11 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/natsio"
+	"github.com/pointsman/pointsman/internal/tracing"
 	"github.com/pointsman/pointsman/subjects"
 )
 
@@ -46,6 +48,7 @@ type Config struct {
 	ShutdownTimeout time.Duration // for what is in hand when Run is cancelled; zero: 30s
 	Logger          *slog.Logger  // zero: slog.Default
 	Metrics         prometheus.Registerer
+	Tracing         trace.TracerProvider // of the spans of messages; zero: none
 
 	pace pace // zero: defaultPace
 }
@@ -112,7 +115,7 @@ func New(cfg Config) (*Bridge, error) {
 func (b *Bridge) consumer(rt *route) *consumer {
 	return &consumer{
 		route: rt, conn: b.cfg.Conn, js: b.cfg.JetStream, inbox: b.cfg.Inbox, origins: b.origins, letters: b.letters, journal: bounded{b.cfg.Journal},
-		owner: b.owner, pauses: b.pauses, pace: b.cfg.pace, health: b.health, metrics: b.metrics.route(rt.Name), log: b.cfg.Logger.With("route", rt.Name),
+		owner: b.owner, pauses: b.pauses, pace: b.cfg.pace, health: b.health, tracing: tracing.New(b.cfg.Tracing), metrics: b.metrics.route(rt.Name), log: b.cfg.Logger.With("route", rt.Name),
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/tracing"
 )
 
 // consumer runs one route: it reads the stream, gathers batches, has them taken in, and settles them.
@@ -32,16 +33,20 @@ type consumer struct {
 	pace    pace
 	health  *health
 	metrics *routeMetrics
+	tracing *tracing.Tracer
 	log     *slog.Logger
 
 	stop    context.CancelFunc // nil until it is started
 	settled chan struct{}      // closed when it has stopped, and what was in hand is settled
 
-	stalls  int          // sessions that stalled since the last message; the goroutine of run owns it
-	heard   atomic.Bool  // a message in this session
-	waiting atomic.Int64 // since when the route waits for a message, in unix nanoseconds; 0: it does not
-	gaveUp  bool         // a batch could not be taken in before the end; the goroutine that takes owns it
-	fence   engine.Fence // of an ordered route, set before each session
+	stalls     int          // sessions that stalled since the last message; the goroutine of run owns it
+	heard      atomic.Bool  // a message in this session
+	slow       atomic.Bool  // what was read is parked, and nothing is pulled
+	full       atomic.Bool  // the consumer gives no more before some are acked
+	waiting    atomic.Int64 // since when the route waits for a message, in unix nanoseconds; 0: it does not
+	standingBy atomic.Bool  // another bridge reads this ordered route
+	gaveUp     bool         // a batch could not be taken in before the end; the goroutine that takes owns it
+	fence      engine.Fence // of an ordered route, set before each session
 }
 
 // run keeps a session open until ctx is cancelled; work outlives ctx for what is in hand then.

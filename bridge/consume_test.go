@@ -389,24 +389,33 @@ func TestSignalsRoute(t *testing.T) {
 	}
 }
 
-func TestStalled(t *testing.T) {
+func TestStandstill(t *testing.T) {
 	t.Parallel()
 	info := func(pending uint64, unacked int, paused bool) *jetstream.ConsumerInfo {
 		return &jetstream.ConsumerInfo{NumPending: pending, NumAckPending: unacked, Paused: paused, Config: jetstream.ConsumerConfig{MaxAckPending: 10}}
 	}
-	for _, c := range []struct {
-		info   *jetstream.ConsumerInfo
-		waited time.Duration
-		want   bool
-	}{
-		{info(1, 9, false), time.Minute, true},
-		{info(0, 0, false), time.Minute, false},
-		{info(1, 0, false), time.Second, false},
-		{info(1, 10, false), time.Minute, false}, // waits for acks
-		{info(1, 0, true), time.Minute, false},
+	begun := time.Now()
+	at := func(minutes int) time.Time { return begun.Add(time.Duration(minutes) * time.Minute) }
+	type look struct {
+		info    *jetstream.ConsumerInfo
+		waiting int64
+		want    time.Duration
+	}
+	idle := begun.Add(-time.Hour).UnixNano()
+	for name, looks := range map[string][]look{
+		"stands still":                       {{info(1, 9, false), idle, 0}, {info(1, 9, false), idle, time.Minute}, {info(2, 9, false), idle, 2 * time.Minute}},
+		"nothing is there":                   {{info(0, 0, false), idle, 0}, {info(0, 0, false), idle, 0}},
+		"one came a moment ago, and is read": {{info(1, 0, false), idle, 0}, {info(0, 0, false), at(0).Add(1).UnixNano(), 0}, {info(1, 0, false), at(0).Add(1).UnixNano(), 0}},
+		"one was read between":               {{info(1, 0, false), idle, 0}, {info(1, 0, false), at(0).Add(1).UnixNano(), 0}, {info(1, 0, false), at(0).Add(1).UnixNano(), time.Minute}},
+		"waits for acks":                     {{info(1, 10, false), idle, 0}, {info(1, 10, false), idle, 0}},
+		"was paused":                         {{info(1, 0, true), idle, 0}, {info(1, 0, true), idle, 0}, {info(1, 0, false), idle, 0}, {info(1, 0, false), idle, time.Minute}},
+		"the bridge is busy":                 {{info(1, 0, false), 0, 0}, {info(1, 0, false), 0, 0}},
 	} {
-		if got := stalled(c.info, c.waited, 30*time.Second); got != c.want {
-			t.Errorf("%+v after %s: %v", c.info, c.waited, got)
+		var still standstill
+		for i, l := range looks {
+			if got := still.looked(l.info, l.waiting, at(i)); got != l.want {
+				t.Errorf("%s, look %d: %s, want %s", name, i, got, l.want)
+			}
 		}
 	}
 }

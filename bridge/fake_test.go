@@ -210,14 +210,18 @@ func (o *memOutbox) ReleaseShards(context.Context, string) (err error) {
 func (o *memOutbox) Publications(_ context.Context, _ []int, after int64, n int) (rows []engine.Publication, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	blocked := map[uuid.UUID]bool{}
+	type line struct {
+		instance uuid.UUID
+		kind     engine.PublicationKind
+	}
+	blocked := map[line]bool{}
 	for _, id := range slices.Sorted(maps.Keys(o.rows)) {
 		p := o.rows[id]
 		switch {
 		case o.dead[id] != "":
 		case o.postponed[id]:
-			blocked[p.InstanceID] = true
-		case !blocked[p.InstanceID] && id > after && len(rows) < n:
+			blocked[line{p.InstanceID, p.Kind}] = blocked[line{p.InstanceID, p.Kind}] || p.Refusals == 0
+		case !blocked[line{p.InstanceID, p.Kind}] && id > after && len(rows) < n:
 			rows = append(rows, p)
 		}
 	}

@@ -16,20 +16,21 @@ func (c *consumer) gather(in <-chan delivery, gone <-chan struct{}, out chan<- [
 	defer keep.Stop()
 	previous := 0
 	for {
-		batch, open := c.gatherOne(in, gone, out, keep.C, previous >= flow)
+		size, open := c.gatherOne(in, gone, out, keep.C, previous)
 		if !open {
 			return
 		}
-		previous = batch
+		previous = size
 	}
 }
 
 // gatherOne passes one batch on and returns its size; open is false when gone is closed.
 func (c *consumer) gatherOne(
-	in <-chan delivery, gone <-chan struct{}, out chan<- []delivery, keep <-chan time.Time, inFlow bool,
+	in <-chan delivery, gone <-chan struct{}, out chan<- []delivery, keep <-chan time.Time, previous int,
 ) (size int, open bool) {
 	var (
-		batch          []delivery
+		batch          = make([]delivery, 0, previous)
+		inFlow         = previous >= flow
 		bytes, intakes int
 		offer          chan<- []delivery // nil until the batch may go
 		due            <-chan time.Time

@@ -16,6 +16,7 @@ func (c *consumer) whileOurs(ctx, work context.Context, run func(ctx, work conte
 		if err != nil {
 			return // ctx is done
 		}
+		c.standingBy.Store(!held)
 		if !held {
 			c.report(nil) // somebody reads it
 			select {

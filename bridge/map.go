@@ -81,8 +81,12 @@ func (rt *route) intakes(m *message) ([]engine.Intake, error) {
 	if err != nil {
 		return nil, err
 	}
+	body := m.body
+	if body == nil { // an empty body is one too, however it was read
+		body = []byte{}
+	}
 	intake := engine.Intake{
-		Body: m.body, Origin: rt.origin(m), Redelivered: m.seenBefore,
+		Body: body, Origin: rt.origin(m), Redelivered: m.seenBefore,
 		OnMissing: rt.OnMissing, OnTerminal: rt.OnTerminal, HoldFor: rt.HoldFor, Traceparent: traceparent(m.headers),
 	}
 	if intake.Name, err = rt.signalName(in, m); err != nil {

@@ -19,7 +19,7 @@ type Operator struct {
 	journal OperatorJournal
 	records Records
 	origins *origins
-	trouble func(route string) error
+	here    Here
 	log     *slog.Logger
 }
 
@@ -30,12 +30,19 @@ type OperatorJournal interface {
 	ResumeRoute(ctx context.Context, route string) error
 }
 
-// NewOperator operates these routes. trouble says what is wrong with a route where it runs here; nil: it does not.
-func NewOperator(js jetstream.JetStream, mapper *Mapper, journal OperatorJournal, records Records, trouble func(route string) error, log *slog.Logger) *Operator {
-	if trouble == nil {
-		trouble = func(string) error { return nil }
-	}
-	return &Operator{js: js, mapper: mapper, journal: journal, records: records, origins: newOrigins(js), trouble: trouble, log: log}
+// Here is a bridge of this process; a [Bridge] is one.
+type Here interface {
+	// Trouble is what keeps a route from its work; nil: nothing does.
+	Trouble(route string) error
+	// Throttle is why this bridge reads nothing of a route at the moment, or more slowly than it could; "": nothing holds it back.
+	Throttle(route string) string
+	// PausedByOperator is what the bridge has last heard of a route.
+	PausedByOperator(route string) bool
+}
+
+// NewOperator operates these routes. here is the bridge that runs them in this process, nil where none does.
+func NewOperator(js jetstream.JetStream, mapper *Mapper, journal OperatorJournal, records Records, here Here, log *slog.Logger) *Operator {
+	return &Operator{js: js, mapper: mapper, journal: journal, records: records, origins: newOrigins(js), here: here, log: log}
 }
 
 // ErrNoRoute: the configuration has no route of this name.
@@ -70,7 +77,31 @@ func (o *Operator) Pause(ctx context.Context, name string) (Pauses, error) {
 	if err != nil {
 		return Pauses{}, err
 	}
+	o.untilIdle(ctx, rt)
 	return Pauses{Config: rt.Paused, Operator: true}, nil
+}
+
+const (
+	idleTimeout = 2*pausePoll + time.Second
+	idleEvery   = 50 * time.Millisecond
+)
+
+// untilIdle waits until nobody asks the consumer of a route for messages. It gives up where the consumer cannot be asked, and where others
+// pull from it too: the pause itself is written down.
+func (o *Operator) untilIdle(ctx context.Context, rt *route) {
+	ctx, cancel := context.WithTimeout(ctx, idleTimeout)
+	defer cancel()
+	for {
+		c, err := o.js.Consumer(ctx, rt.Stream, rt.consumerName())
+		if err != nil || c.CachedInfo().NumWaiting == 0 {
+			return
+		}
+		select {
+		case <-time.After(idleEvery):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // Resume a route that was paused by Pause. One that the configuration pauses stays so.
@@ -94,6 +125,7 @@ type RouteStatus struct {
 	Progress   *RouteProgress // nil: there is no consumer, or it cannot be asked
 	Checkpoint *uint64        // nil: there is none in this incarnation of the stream
 	Trouble    error          // of the stream, the consumer, or the bridge that is asked
+	Throttle   string         // why that bridge reads nothing now, or slowly; "": nothing holds it back, or there is none here
 }
 
 // RouteProgress is what the consumer of a route says.
@@ -105,14 +137,20 @@ type RouteProgress struct {
 	AckFloor    uint64 // sequence
 }
 
+// journalPatience is for a journal that may be away: what else is known of the routes is worth most then.
+const journalPatience = 5 * time.Second
+
 // existingTimeout is how long a consumer made by others is waited for, which the bridge may have no right to ask.
 const existingTimeout = time.Second
 
-// Status of all routes, in the order of the configuration.
+// Status of all routes, in the order of the configuration. While the journal is away it has what the bridge of this process knows; without
+// one that is the error.
 func (o *Operator) Status(ctx context.Context) ([]RouteStatus, error) {
-	states, err := o.journal.RouteStates(ctx)
-	if err != nil {
-		return nil, err
+	asking, cancel := context.WithTimeout(ctx, journalPatience)
+	defer cancel()
+	states, away := o.journal.RouteStates(asking)
+	if away != nil && (o.here == nil || ctx.Err() != nil) {
+		return nil, away
 	}
 	known := map[string]engine.RouteState{}
 	for _, s := range states {
@@ -124,13 +162,20 @@ func (o *Operator) Status(ctx context.Context) ([]RouteStatus, error) {
 		if rt.Ordered {
 			s.Owner = known[rt.Name].Owner
 		}
-		s.Trouble = errors.Join(o.progress(ctx, rt, &s), o.trouble(rt.Name))
+		if away != nil {
+			s.Pauses.Operator = o.here.PausedByOperator(rt.Name)
+			s.Trouble = fmt.Errorf("database: %w", away)
+		}
+		s.Trouble = errors.Join(s.Trouble, o.progress(ctx, rt, &s, away == nil))
+		if o.here != nil {
+			s.Trouble, s.Throttle = errors.Join(s.Trouble, o.here.Trouble(rt.Name)), o.here.Throttle(rt.Name)
+		}
 		all[i] = s
 	}
 	return all, nil
 }
 
-func (o *Operator) progress(ctx context.Context, rt *route, s *RouteStatus) error {
+func (o *Operator) progress(ctx context.Context, rt *route, s *RouteStatus, journal bool) error {
 	if rt.Existing != "" {
 		ctx, cancel := context.WithTimeout(ctx, existingTimeout)
 		defer cancel()
@@ -143,12 +188,14 @@ func (o *Operator) progress(ctx context.Context, rt *route, s *RouteStatus) erro
 	if err != nil {
 		return fmt.Errorf("stream %s: %w", rt.Stream, err)
 	}
-	cp, known, err := o.journal.Checkpoint(ctx, engine.Incarnation{Route: rt.Name, Stream: rt.Stream, Created: stream.CachedInfo().Created})
-	if err != nil {
-		return fmt.Errorf("checkpoint: %w", err)
-	}
-	if known {
-		s.Checkpoint = &cp.Seq
+	if journal {
+		cp, known, err := o.journal.Checkpoint(ctx, engine.Incarnation{Route: rt.Name, Stream: rt.Stream, Created: stream.CachedInfo().Created})
+		if err != nil {
+			return fmt.Errorf("checkpoint: %w", err)
+		}
+		if known {
+			s.Checkpoint = &cp.Seq
+		}
 	}
 	c, err := stream.Consumer(ctx, rt.durable)
 	if err != nil {
@@ -173,9 +220,4 @@ func (rt *route) consumerName() string {
 		return rt.Existing
 	}
 	return rt.durable
-}
-
-// Trouble is what keeps a route of this bridge from its work; nil: nothing does.
-func (b *Bridge) Trouble(route string) error {
-	return b.health.of(partRoute(route), partInbox(route), partDeadLetters(route))
 }

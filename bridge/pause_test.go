@@ -45,6 +45,24 @@ func TestPausedByAnOperator(t *testing.T) {
 	b.acked("ORDERS", "pointsman-orders", 15)
 }
 
+// Whoever has paused a route may count on it: what is published then is not read.
+func TestPauseIsAnsweredWhenNobodyReads(t *testing.T) {
+	b := setup(t, "a")
+	r := b.orders()
+	b.run(b.watchful(r))
+	b.run(b.watchful(r))
+	b.publishN(10)
+	b.signals(10)
+	if _, err := b.operator(r).Pause(t.Context(), "orders"); err != nil {
+		t.Fatal(err)
+	}
+	b.publishN(5)
+	c, err := b.js.Consumer(t.Context(), "ORDERS", "pointsman-orders")
+	if err != nil || c.CachedInfo().NumPending != 5 || c.CachedInfo().NumWaiting != 0 {
+		t.Errorf("%+v, %v", c.CachedInfo(), err)
+	}
+}
+
 // A route whose inbox does not answer is no trouble any more when it is paused.
 func TestPausedInTrouble(t *testing.T) {
 	b := setup(t, "a")

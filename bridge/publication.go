@@ -77,10 +77,12 @@ func describeOutcome(msg *nats.Msg, space subjects.Space, p engine.Publication) 
 }
 
 // publish sends a row out, and returns when it is stored by a stream; a reply when the server has it.
-func (r *relay) publish(ctx context.Context, p engine.Publication) error {
+func (r *relay) publish(ctx context.Context, p engine.Publication) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
 	msg := publication(r.space, p, int(r.conn.MaxPayload()))
+	span := r.startSpan(ctx, p, msg)
+	defer func() { span.End(err) }()
 	if p.Kind != engine.PublishReply {
 		_, err := r.js.PublishMsg(ctx, msg)
 		if errors.Is(err, jetstream.ErrNoStreamResponse) && p.Kind == engine.PublishMessage {

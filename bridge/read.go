@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/tracing"
 )
 
 // delivery is a message in hand, with what the route made of it.
@@ -16,6 +17,7 @@ type delivery struct {
 	acker
 	*message
 	mapping
+	span *tracing.Span // until it is settled
 }
 
 // acker answers for a message to its consumer.
@@ -45,6 +47,8 @@ type reader struct {
 
 func newReader(ctx context.Context, c *consumer, b binding) *reader {
 	c.waiting.Store(time.Now().UnixNano())
+	c.slow.Store(false)
+	c.full.Store(false)
 	c.heard.Store(false)
 	c.gaveUp = false
 	r := &reader{
@@ -80,6 +84,7 @@ func (r *reader) read(a acker, m *message, consumerSequence uint64) {
 		return
 	}
 	d := delivery{acker: a, message: m, mapping: r.route.mapMessage(m)}
+	d.startSpan(r.consumer)
 	if r.order != nil && r.order.keep(d) {
 		return
 	}
@@ -100,6 +105,7 @@ func (r *reader) pass(d delivery) {
 	case <-r.patience.C:
 		_ = d.InProgress()
 		r.parked = append(r.parked, d)
+		r.slow.Store(true)
 		r.stuck <- struct{}{}
 	}
 }
@@ -108,6 +114,7 @@ func (r *reader) pass(d delivery) {
 func (r *reader) unpark() {
 	r.passAll(r.parked)
 	r.parked = nil
+	r.slow.Store(false)
 	select {
 	case <-r.stuck:
 	default:

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/tracing"
 	"github.com/pointsman/pointsman/subjects"
 )
 
@@ -46,6 +47,7 @@ type relay struct {
 	space   subjects.Space
 	health  *health
 	metrics *metrics
+	tracing *tracing.Tracer
 	log     *slog.Logger
 
 	poked   chan struct{}
@@ -74,7 +76,7 @@ type sent struct {
 func newRelay(cfg Config, h *health, m *metrics) *relay {
 	return &relay{
 		name: uuid.NewString(), outbox: cfg.Outbox, conn: cfg.Conn, js: cfg.JetStream, space: cfg.Subjects,
-		health: h, metrics: m, log: cfg.Logger,
+		health: h, metrics: m, tracing: tracing.New(cfg.Tracing), log: cfg.Logger,
 		poked: make(chan struct{}, 1), results: make(chan sent, relayWindow), lanes: newLanes(), poll: busyPoll, wanted: true,
 	}
 }

@@ -152,6 +152,7 @@ func (c *consumer) ack(d delivery, f fate) {
 		c.log.Debug("ack", "sequence", d.sequence, "error", err)
 	}
 	c.metrics.count(f, d.stored)
+	d.endSpan(f, nil)
 }
 
 // sendBack a message to be delivered again later.
@@ -161,5 +162,6 @@ func (c *consumer) sendBack(d delivery, cause error) {
 		c.log.Debug("nak", "sequence", d.sequence, "error", err)
 	}
 	c.metrics.count(fateRetried, d.stored)
+	d.endSpan(fateRetried, cause)
 	c.log.Debug("message comes again", "sequence", d.sequence, "delay", delay, "cause", cause)
 }

@@ -29,6 +29,7 @@ func (c *consumer) watch(ctx context.Context, b binding) error {
 	tick := time.NewTicker(c.pace.every)
 	defer tick.Stop()
 	var saved uint64
+	var still standstill
 	for {
 		select {
 		case <-ctx.Done():
@@ -44,20 +45,36 @@ func (c *consumer) watch(ctx context.Context, b binding) error {
 		}
 		c.metrics.pending.Set(float64(info.NumPending))
 		c.metrics.ackPending.Set(float64(info.NumAckPending))
+		c.full.Store(full(info))
 		if !sameTime(info.Created, b.consumer.CachedInfo().Created) {
 			return errMadeAgain
 		}
 		if saved, err = c.checkpoint(ctx, b, info, saved); err != nil {
 			return err
 		}
-		if since := c.waiting.Load(); since != 0 && stalled(info, time.Since(time.Unix(0, since)), c.pace.stall) {
+		if still.looked(info, c.waiting.Load(), time.Now()) > c.pace.stall {
 			return fmt.Errorf("%w: %d messages wait", errStalled, info.NumPending)
 		}
 	}
 }
 
-// stalled says whether a consumer keeps messages from a bridge that has waited for one so long.
-func stalled(info *jetstream.ConsumerInfo, waited, limit time.Duration) bool {
-	full := info.Config.MaxAckPending > 0 && info.NumAckPending >= info.Config.MaxAckPending
-	return waited > limit && info.NumPending > 0 && !full && !info.Paused
+// standstill is since when messages were seen to wait for a bridge that waits for one.
+type standstill struct{ since time.Time }
+
+// looked says for how long they have been. waiting is since when the bridge waits, in unix nanoseconds; 0: it does not. Messages that came a
+// moment ago to a bridge that has waited for long do not stand still, nor do those that a pause of the consumer has just let go.
+func (s *standstill) looked(info *jetstream.ConsumerInfo, waiting int64, now time.Time) time.Duration {
+	if waiting == 0 || info.NumPending == 0 || full(info) || info.Paused {
+		s.since = time.Time{}
+		return 0
+	}
+	if s.since.Before(time.Unix(0, waiting)) {
+		s.since = now
+	}
+	return now.Sub(s.since)
+}
+
+// full says whether a consumer gives no more before some are acked.
+func full(info *jetstream.ConsumerInfo) bool {
+	return info.Config.MaxAckPending > 0 && info.NumAckPending >= info.Config.MaxAckPending
 }

@@ -65,6 +65,12 @@ type (
 	WebhookFilter   = api.WebhooksRequest
 	WebhookPage     = api.Page[api.WebhookDelivery]
 	WebhookResult   = api.WebhookResult
+
+	Job       = api.Job
+	NewJob    = api.NewJob
+	JobFilter = engine.Filter
+	JobArgs   = engine.JobArgs
+	JobPage   = api.Page[api.Job]
 )
 
 // Codes of errors.

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,8 +14,7 @@ const maxAhead = 16
 
 // run executes the step of a picked instance, and then, where nobody waits for the slot, the steps that it goes on with, each after the
 // commit of the one before.
-func (w *Worker) run(ctx context.Context, q *queue, work *store.Work) {
-	v := &visit{ctx, work}
+func (w *Worker) run(v *visit, q *queue) {
 	for n := 1; ; n++ {
 		ahead := w.runVisit(v.ctx, q, v.work, n < maxAhead && w.life.picking.Err() == nil && !q.wanted())
 		if ahead == nil {

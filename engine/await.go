@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/google/uuid"
+
 	"github.com/pointsman/pointsman/internal/store"
 )
 
@@ -139,4 +141,43 @@ func (w *Worker) checkPaths(ctx context.Context, o Outcome) error {
 		w.paths.add(path)
 	}
 	return nil
+}
+
+// Passing are those of the signals, which are in the inbox, that a condition as that of [Outcome.Where] lets through, as Postgres says: a step that
+// awaits a name for several reasons learns here which signal is for which. It waits for a database that is away. The error is about the path,
+// or ctx's.
+func (v *Visit[S]) Passing(ctx context.Context, path string, signals ...Signal) ([]Signal, error) {
+	if v.passing == nil {
+		return nil, errors.New("passing: this visit is of no worker")
+	}
+	ids := make([]int64, len(signals))
+	for i, s := range signals {
+		ids[i] = s.ID
+	}
+	passed, err := v.passing(ctx, path, ids)
+	if err != nil {
+		return nil, err
+	}
+	var through []Signal
+	for _, s := range signals {
+		if slices.Contains(passed, s.ID) {
+			through = append(through, s)
+		}
+	}
+	return through, nil
+}
+
+func (w *Worker) passing(ctx context.Context, id uuid.UUID, path string, signals []int64) (passed []int64, err error) {
+	var bad *store.PathError
+	err = w.retry(ctx, "passing", func(ctx context.Context) error {
+		var err error
+		if passed, err = w.store.Passing(ctx, id, path, signals); errors.As(err, &bad) {
+			return nil
+		}
+		return err
+	})
+	if bad != nil {
+		return nil, bad
+	}
+	return passed, err
 }

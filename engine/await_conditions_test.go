@@ -207,3 +207,27 @@ func TestWhereBehindALongInbox(t *testing.T) {
 	b.say(id, "s", "7")
 	equal(t, "handed", string(b.ends(id, engine.StatusDone).Result), `"s71000 true"`)
 }
+
+// A step can ask which of its signals pass a condition.
+func TestPassing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.serve(steps(t, map[string]step{
+		"begin": to(engine.Await("end", "go")),
+		"end": func(ctx context.Context, v *engine.Visit[raw]) (engine.Outcome, error) {
+			large, err := v.Passing(ctx, "$.n > 5", v.Inbox...)
+			if err != nil {
+				return engine.Outcome{}, err
+			}
+			_, err = v.Passing(ctx, "$.n >", v.Inbox...)
+			return engine.Done(fmt.Sprint(seen(large), " ", err)), nil
+		},
+	}))
+	id := b.parked("k")
+	for _, payload := range []string{`{"n": 7}`, `{"n": 1}`, `7`, `{"n": "7"}`, `{"n": 6}`} {
+		b.say(id, "s", payload)
+	}
+	b.say(id, "go", "null")
+	want := `s{"n": 7}s{"n": 6} "$.n >" is no SQL/JSON path: syntax error at end`
+	equal(t, "passed", string(b.ends(id, engine.StatusDone).Result), string(engine.MustJSON(want)))
+}

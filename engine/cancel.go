@@ -36,7 +36,7 @@ func (c *Client) Cancel(ctx context.Context, ref Ref, reason string, opts ...Can
 	c.tell(noticeEnded, []uuid.UUID{in.ID})
 	c.toldTriggers(canceled.Triggers)
 	if options.children {
-		err = c.cancelChildren(ctx, in.ID, reason)
+		err = c.cancelChildren(ctx, []uuid.UUID{in.ID}, reason)
 	}
 	return in, err
 }
@@ -71,10 +71,10 @@ const (
 	cancelPage    = 1000
 )
 
-// cancelChildren ends what is live below an instance that has ended, level by level: who has ended starts no more children, so none is
+// cancelChildren ends what is live below instances that have ended, level by level: who has ended starts no more children, so none is
 // missed. It goes through what has ended already too, for a call before it may have been cut off.
-func (c *Client) cancelChildren(ctx context.Context, root uuid.UUID, reason string) error {
-	for level := []uuid.UUID{root}; len(level) > 0; {
+func (c *Client) cancelChildren(ctx context.Context, roots []uuid.UUID, reason string) error {
+	for level := roots; len(level) > 0; {
 		var next []uuid.UUID
 		for parents := range slices.Chunk(level, cancelParents) {
 			if err := c.cancelLive(ctx, parents, reason); err != nil {

@@ -13,8 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pointsman/pointsman/internal/store"
+	"github.com/pointsman/pointsman/internal/tracing"
 	"github.com/pointsman/pointsman/migrations"
 )
 
@@ -26,6 +28,7 @@ type Config struct {
 	WaitPoll time.Duration         // how long a wait goes without a look where no notice comes, growing to five times that; zero: 1s
 	Logger   *slog.Logger          // zero: slog.Default
 	Metrics  prometheus.Registerer // zero: none
+	Tracing  trace.TracerProvider  // of the spans of steps; zero: none
 
 	// AskValidator makes a validator that asks the program which has one, for updates that are validated elsewhere; nil: such updates fail.
 	// Package remote has one over NATS.
@@ -57,6 +60,7 @@ type Client struct {
 	waker   Waker
 	log     *slog.Logger
 	metrics *metrics
+	tracing *tracing.Tracer
 	waits   *waits[Instance]
 	watched *waits[Trigger]
 
@@ -101,7 +105,7 @@ func NewClient(db *pgxpool.Pool, cfg Config) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{
-		store: st, publish: []string{string(StatusDone), string(StatusFailed), string(StatusCanceled)}, waker: cfg.Waker, log: cfg.Logger, pokes: map[*Worker]struct{}{},
+		store: st, publish: []string{string(StatusDone), string(StatusFailed), string(StatusCanceled)}, waker: cfg.Waker, log: cfg.Logger, tracing: tracing.New(cfg.Tracing), pokes: map[*Worker]struct{}{},
 		validators: validators{all: map[validated]Validator{}}, askValidator: cfg.AskValidator, validateTimeout: cmp.Or(cfg.ValidateTimeout, defaultValidateTimeout),
 	}
 	if cfg.Outcomes != nil {

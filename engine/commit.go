@@ -50,7 +50,7 @@ func (w *Worker) commitLoop(ctx context.Context, done <-chan struct{}) {
 // group takes what waits, but no more keys than a transaction should lock, and about as many other effects and bytes as it should have.
 // What came and is too much is over, and begins the next group.
 func (w *Worker) group(first finished) (group []finished, over *finished) {
-	group = []finished{first}
+	group = append(make([]finished, 0, min(maxGroup, 1+len(w.outcomes))), first)
 	keys, effects, bytes := first.weight()
 	for len(group) < maxGroup && effects < maxScopes && bytes < maxGroupBytes {
 		select {
@@ -154,7 +154,7 @@ func (w *Worker) turnedDown(group []finished, settled *store.Settled) (again []f
 			continue
 		}
 		w.metrics.eventsRefused.Inc()
-		f.outcome, f.refused = f.refused(w.client.refusal(m, m.Key)), nil
+		f.outcome, f.refused = f.refused(&WaitRefusedError{Key: m.Key, Err: w.client.refusal(m, m.Key)}), nil
 		again = append(again, f)
 	}
 	return again
@@ -167,7 +167,7 @@ func (w *Worker) settled(ctx context.Context, group []finished, settled *store.S
 	}
 	w.metrics.commitsRefused.Add(float64(len(group) - len(settled.Passed)))
 	for _, n := range settled.Made {
-		w.metrics.triggersCreated.WithLabelValues(n.Source, n.Project).Inc()
+		w.metrics.triggersCreated.WithLabelValues(n.Source, w.metrics.projects.label(n.Project)).Inc()
 	}
 	w.client.toldTriggers(settled.Ended)
 	ahead := w.goOn(settled.Ahead)

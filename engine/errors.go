@@ -55,7 +55,7 @@ func (e *QuotaError) Error() string {
 	return fmt.Sprintf("project has reached maximum active event triggers (%d)", e.Max)
 }
 
-// Code is the contract's code of an error: invalid, no_target, not_found, conflict, quota, or unavailable for whatever is none of these.
+// Code is the contract's code of an error: invalid, too_large, no_target, not_found, conflict, quota, or unavailable for whatever is none of these.
 func Code(err error) string {
 	var invalid *InvalidError
 	var conflict *ConflictError
@@ -63,6 +63,8 @@ func Code(err error) string {
 	switch {
 	case errors.As(err, &quota):
 		return "quota"
+	case errors.As(err, &invalid) && invalid.TooLong():
+		return "too_large"
 	case errors.As(err, &invalid):
 		return "invalid"
 	case errors.As(err, &conflict):

@@ -44,10 +44,14 @@ type NewJob struct {
 	Name    string          // of JobSignal: of the signal
 	Payload json.RawMessage // of JobSignal; nil: null
 	Reason  string          // of JobCancel: is kept as the last error of each
+	// Children, of JobCancel: what is live below each is canceled too, in transactions of its own after that of the instance, and is not
+	// counted. The job has ended when it is.
+	Children bool
 
 	Rate      int  // instances a second at most, 1 to 1,000,000; zero: as many as go
 	DryRun    bool // only count
 	CreatedBy string
+	DedupKey  string // a second request with it is the job of the first, for as long as that is kept; "": none
 }
 
 // Job is work on many instances, which a [JobRunner] does in batches. The counts are those of committed batches: whatever becomes of a
@@ -79,6 +83,8 @@ type JobArgs struct {
 	Name    string          `json:"name,omitempty"`    // of a signal
 	Payload json.RawMessage `json:"payload,omitempty"` // of a signal
 	Reason  string          `json:"reason,omitempty"`  // of a cancel
+	// Children of a cancel: what is live below each is canceled too.
+	Children bool `json:"children,omitempty"`
 }
 
 // JobError says why it failed for one instance.
@@ -144,6 +150,14 @@ func (n *NewJob) check() error {
 	if n.Kind != JobCancel && n.Reason != "" {
 		return &InvalidError{Field: "reason", Reason: fmt.Sprintf("is of a cancel, and this is a %s", n.Kind)}
 	}
+	if n.Kind != JobCancel && n.Children {
+		return &InvalidError{Field: "children", Reason: fmt.Sprintf("is of a cancel, and this is a %s", n.Kind)}
+	}
+	if n.DedupKey != "" {
+		if err := ident.Key("dedup_key", n.DedupKey); err != nil {
+			return err
+		}
+	}
 	if len(n.Reason) > maxJobReason {
 		return &InvalidError{Field: "reason", Reason: fmt.Sprintf("has %d bytes: at most %d are allowed", len(n.Reason), maxJobReason)}
 	}
@@ -153,7 +167,8 @@ func (n *NewJob) check() error {
 	return nil
 }
 
-// StartJob writes a job down, for the runners of bridges. It returns at once; [Client.Job] says how far it has come.
+// StartJob writes a job down, for the runners of bridges. It returns at once; [Client.Job] says how far it has come. A second request with
+// the DedupKey of a job that is kept returns that one; the error is a [*ConflictError] where it asks for something else.
 func (c *Client) StartJob(ctx context.Context, n NewJob) (Job, error) {
 	if n.Filter.Project == "" {
 		n.Filter.Project = DefaultProject
@@ -169,13 +184,19 @@ func (c *Client) StartJob(ctx context.Context, n NewJob) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	args, err := ident.Encode(JobArgs{Name: n.Name, Payload: n.Payload, Reason: n.Reason})
+	args, err := ident.Encode(JobArgs{Name: n.Name, Payload: n.Payload, Reason: n.Reason, Children: n.Children})
 	if err != nil {
 		return Job{}, err
 	}
-	row, err := c.store.AddJob(ctx, store.Job{ID: id, Project: n.Filter.Project, Kind: string(n.Kind), DryRun: n.DryRun, Rate: n.Rate, CreatedBy: n.CreatedBy, Filter: filter, Args: args})
+	row, same, err := c.store.AddJob(ctx, store.Job{
+		ID: id, Project: n.Filter.Project, Kind: string(n.Kind), DryRun: n.DryRun, Rate: n.Rate, CreatedBy: n.CreatedBy, Filter: filter, Args: args,
+		DedupKey: n.DedupKey, Hash: store.SignalHash("job", string(n.Kind), fmt.Appendf(nil, "%s\n%s\n%d %t", filter, args, n.Rate, n.DryRun)),
+	})
 	if err != nil {
 		return Job{}, fmt.Errorf("start job: %w", blamed(err))
+	}
+	if !same {
+		return Job{}, &ConflictError{Reason: fmt.Sprintf("the dedup key %q was used for job %s, which asks for something else", n.DedupKey, row.ID)}
 	}
 	c.Wake(JobsQueue)
 	return jobOf(row)

@@ -3,6 +3,7 @@ package engine
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -89,8 +90,14 @@ func (r *JobRunner) step(ctx context.Context) (worked bool, err error) {
 	r.alone = false
 	worked, err = st.WorkJob(ctx, uuid.Nil, func(tx *store.Store, row store.Job) (store.JobStep, error) {
 		b.row, b.limit = row, cmp.Or(r.limits[row.ID], r.batch)
+		if len(row.Below) > 0 {
+			return store.JobStep{}, errBelow
+		}
 		return b.run(tx)
 	})
+	if errors.Is(err, errBelow) {
+		worked, err = r.endBelow(ctx, b)
+	}
 	id := b.row.ID
 	if err == nil {
 		if worked {
@@ -125,6 +132,27 @@ func (r *JobRunner) step(ctx context.Context) (worked bool, err error) {
 	}
 }
 
+// errBelow leaves a job as it is: what its last batch was for is not done yet.
+var errBelow = errors.New("children of the batch before are still to be canceled")
+
+// endBelow cancels what is live below the instances of the batch before, in transactions of its own, and then lets the job go on. Who is cut
+// off in between leaves it to the next; where two do it at once, each finds the other's work done.
+func (r *JobRunner) endBelow(ctx context.Context, b *jobBatchRun) (worked bool, err error) {
+	job, err := jobOf(b.row)
+	if err != nil {
+		return false, err
+	}
+	if err := r.client.cancelChildren(ctx, b.row.Below, job.Args.Reason); err != nil {
+		return false, err
+	}
+	return r.client.store.WorkJob(ctx, b.row.ID, func(_ *store.Store, now store.Job) (store.JobStep, error) {
+		if !slices.Equal(now.Below, b.row.Below) {
+			return store.JobStep{Cursor: now.Cursor, Counted: now.Counted, Below: now.Below}, nil
+		}
+		return store.JobStep{Cursor: now.Cursor, Counted: now.Counted, Ended: endedAt(now.Cursor)}, nil
+	})
+}
+
 // widen the batches again after one that went well.
 func (r *JobRunner) widen(b *jobBatchRun) {
 	limit, narrow := r.limits[b.row.ID]
@@ -138,7 +166,7 @@ func (r *JobRunner) widen(b *jobBatchRun) {
 // giveUp the one instance of a batch: it has failed for it, and the job goes on behind it.
 func (r *JobRunner) giveUp(ctx context.Context, b *jobBatchRun, cause error) (worked bool, err error) {
 	return r.client.store.WorkJob(ctx, b.row.ID, func(_ *store.Store, now store.Job) (store.JobStep, error) {
-		step := store.JobStep{Cursor: now.Cursor, Counted: now.Counted}
+		step := store.JobStep{Cursor: now.Cursor, Counted: now.Counted, Below: now.Below}
 		if now.Cursor != b.row.Cursor || !now.Counted {
 			return step, nil // another runner has got on
 		}
@@ -239,6 +267,9 @@ func (b *jobBatchRun) work(tx *store.Store) (err error) {
 	b.step.Failed = int64(len(b.errs))
 	b.step.Skipped = int64(len(b.ids)) - b.step.Done - b.step.Failed
 	b.step.Cursor, b.step.Ended, b.step.Wait = b.next, endedAt(b.next), paced(b.row.Rate, len(b.ids))
+	if b.job.Args.Children && len(b.ended) > 0 {
+		b.step.Below, b.step.Ended = b.ended, ""
+	}
 	if len(b.errs) > 0 {
 		b.step.Errors, err = withErrors(b.job.Errors, b.errs...)
 	}

@@ -334,3 +334,72 @@ func TestJobRunner(t *testing.T) {
 	b.work(engine.WorkerConfig{ReapInterval: 10 * time.Millisecond, Retention: engine.Retention{Jobs: time.Millisecond}})
 	eventually(t, "retired", func() bool { return b.count(`select count(*) from pointsman.jobs`) == 0 })
 }
+
+// The same request again is the same job, whoever asks at once; one for something else is refused.
+func TestJobIsAskedForOnce(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	b.several("m", 2)
+	n := engine.NewJob{Kind: engine.JobSignal, Filter: engine.Filter{Machine: "m"}, Name: "go", DedupKey: "k"}
+	ids := make(chan uuid.UUID, 8)
+	for range cap(ids) {
+		go func() {
+			j, err := b.StartJob(t.Context(), n)
+			if err != nil {
+				t.Error(err)
+			}
+			ids <- j.ID
+		}()
+	}
+	first := receive(t, ids)
+	for range cap(ids) - 1 {
+		equal(t, "job", receive(t, ids), first)
+	}
+	for b.step(10) {
+	}
+	equal(t, "done once", counts(b.begun(n)), "done 2: 2 0 0")
+	equal(t, "signals", b.count(`select count(*) from pointsman.signals`), 2)
+	var conflict *engine.ConflictError
+	for _, change := range []func(n *engine.NewJob){
+		func(n *engine.NewJob) { n.Kind, n.Name = engine.JobCancel, "" }, func(n *engine.NewJob) { n.Filter.Machine = "other" }, func(n *engine.NewJob) { n.Name = "other" },
+		func(n *engine.NewJob) { n.Payload = raw(`1`) }, func(n *engine.NewJob) { n.Rate = 1 }, func(n *engine.NewJob) { n.DryRun = true },
+	} {
+		other := n
+		change(&other)
+		if _, err := b.StartJob(t.Context(), other); !errors.As(err, &conflict) || !strings.Contains(err.Error(), first.String()) {
+			t.Errorf("%+v: %v", other, err)
+		}
+	}
+	n.Filter.Project = "other"
+	if j := b.begun(n); j.ID == first {
+		t.Error("it is another project's job")
+	}
+}
+
+// A cancel with children: what is below each that it ends is ended too, also where the runner dies in between, and the job ends after that.
+func TestJobCancelsChildren(t *testing.T) {
+	t.Parallel()
+	b := setupJobs(t)
+	roots, children, grandchildren := b.several("m", 3), b.several("c", 6), b.several("g", 3)
+	other := b.several("other", 1)
+	b.exec(`update pointsman.instances set parent_id = ($1::uuid[])[1 + array_position($2, id) % 3] where id = any($2)`, roots, children)
+	b.exec(`update pointsman.instances set parent_id = $1 where id = any($2)`, children[0], grandchildren)
+	live := func(ids []uuid.UUID) int {
+		return b.count(`select count(*) from pointsman.instances where live and id = any($1)`, ids)
+	}
+	j := b.begun(engine.NewJob{Kind: engine.JobCancel, Filter: engine.Filter{Machine: "m"}, Reason: "enough", Children: true})
+	b.step(2) // counts
+	b.step(2)
+	equal(t, "first batch", fmt.Sprint(counts(b.job(j.ID)), live(roots), live(children)), fmt.Sprint("running 3: 2 0 0", 1, 6))
+	b.runner = must(b.another(b.db.URL).NewJobRunner(engine.JobRunnerConfig{}))(t) // the first one has died
+	b.step(2)
+	equal(t, "and below it", fmt.Sprint(counts(b.job(j.ID)), live(roots), live(children)), fmt.Sprint("running 3: 2 0 0", 1, 2))
+	b.step(2)
+	equal(t, "second batch", fmt.Sprint(counts(b.job(j.ID)), live(roots), live(children)), fmt.Sprint("running 3: 3 0 0", 0, 2))
+	b.step(2)
+	equal(t, "in the end", fmt.Sprint(counts(b.job(j.ID)), live(children), live(grandchildren), live(other)), fmt.Sprint("done 3: 3 0 0", 0, 0, 1))
+	equal(t, "reasons", b.count(`select count(*) from pointsman.instances where status = 'canceled' and last_error = 'enough'`), 12)
+	if _, err := b.StartJob(t.Context(), engine.NewJob{Kind: engine.JobPause, All: true, Children: true}); engine.Code(err) != "invalid" {
+		t.Errorf("a pause with children: %v", err)
+	}
+}

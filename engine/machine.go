@@ -36,6 +36,10 @@ type Definition[S any] struct {
 	Validators map[string]Validator
 
 	NoHistory bool // keep no list of transitions
+
+	// Content stands for what the machine does, as a hash of its text. [Client.CheckContent] refuses another one under the same name and
+	// version; "": nothing is known of it.
+	Content string
 }
 
 // Visit is one execution of a step.
@@ -48,16 +52,22 @@ type Visit[S any] struct {
 	TimedOut  bool     // the deadline of the await is over
 	Canceled  bool     // the event that was awaited is canceled
 	visit     int
-	trace     string
+	trace     string // of the start
+	span      string // of this visit, where it is traced
 	setEvent  func(ctx context.Context, key string, value json.RawMessage) error
+	triggers  func(ctx context.Context) ([]Trigger, error)
+	passing   func(ctx context.Context, path string, signals []int64) ([]int64, error)
 }
 
 // IdempotencyKey is the same for every execution of this step until it progresses or is woken from an await.
 func (v *Visit[S]) IdempotencyKey() string { return idempotencyKey(v.Instance.ID, v.visit) }
 
-// Traceparent is the trace context that this visit continues: of the newest signal in Awaited that has one, else of the start; "" where
-// none has.
+// Traceparent is the trace context that what this visit asks of others continues: of its span, where there is tracing ([Config.Tracing]); else of
+// the newest signal in Awaited that has one, else of the start; "" where none has.
 func (v *Visit[S]) Traceparent() string {
+	if v.span != "" {
+		return v.span
+	}
 	for _, s := range slices.Backward(v.Awaited) {
 		if s.Traceparent != "" {
 			return s.Traceparent
@@ -78,6 +88,7 @@ type Machine struct {
 	retry     RetryPolicy
 	onError   bool
 	noHistory bool
+	content   string
 
 	validators map[string]Validator
 	// run executes a step, handle the error handler; both give back the state as it was left.
@@ -112,7 +123,7 @@ func Define[S any](d Definition[S]) (*Machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("machine %q: %w", d.Name, err)
 	}
-	m := &Machine{name: d.Name, version: d.Version, start: d.Start, queue: d.Queue, retry: d.Retry, onError: d.OnError != nil, noHistory: d.NoHistory, validators: maps.Clone(d.Validators)}
+	m := &Machine{name: d.Name, version: d.Version, start: d.Start, queue: d.Queue, retry: d.Retry, onError: d.OnError != nil, noHistory: d.NoHistory, content: d.Content, validators: maps.Clone(d.Validators)}
 	if d.Any == nil {
 		m.steps = slices.Sorted(maps.Keys(d.Steps))
 	}
@@ -168,7 +179,7 @@ func (d *Definition[S]) checkValidators() (err error) {
 }
 
 func decodeVisit[S any](v *Visit[json.RawMessage]) (*Visit[S], error) {
-	typed := &Visit[S]{Instance: v.Instance, Awaited: v.Awaited, Inbox: v.Inbox, InboxMore: v.InboxMore, TimedOut: v.TimedOut, Canceled: v.Canceled, visit: v.visit, trace: v.trace, setEvent: v.setEvent}
+	typed := &Visit[S]{Instance: v.Instance, Awaited: v.Awaited, Inbox: v.Inbox, InboxMore: v.InboxMore, TimedOut: v.TimedOut, Canceled: v.Canceled, visit: v.visit, trace: v.trace, span: v.span, setEvent: v.setEvent, triggers: v.triggers, passing: v.passing}
 	if err := json.Unmarshal(v.State, &typed.State); err != nil {
 		return nil, fmt.Errorf("the state does not fit the machine: %w", err)
 	}

@@ -167,6 +167,7 @@ func TestCode(t *testing.T) {
 	t.Parallel()
 	for want, err := range map[string]error{
 		"invalid":     errors.Join(errors.New("x"), &engine.InvalidError{Field: "f"}),
+		"too_large":   &engine.InvalidError{Field: "state", Reason: "is too long: 2 bytes, at most 1 are allowed"},
 		"conflict":    &engine.ConflictError{},
 		"no_target":   &engine.NoTargetError{},
 		"not_found":   engine.ErrNotFound,

@@ -2,15 +2,17 @@ package engine
 
 import (
 	"fmt"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pointsman/pointsman/internal/store"
 )
 
-// metrics are those of the contract that the engine itself can tell. Labels are bounded by what is registered: machines, their
-// steps, queues.
+// metrics are those of the contract that the engine itself can tell. Labels are bounded by what is registered (machines, their
+// steps, queues), and the steps of machines that take any by [stepLabels].
 type metrics struct {
+	stepLabels     stepLabels
 	steps          *prometheus.CounterVec
 	stepSeconds    *prometheus.HistogramVec
 	pickSeconds    prometheus.Histogram
@@ -25,6 +27,7 @@ type metrics struct {
 	eventsRefused prometheus.Counter
 
 	triggersCreated, triggersReceived, triggersTimedOut *prometheus.CounterVec
+	projects                                            projectLabels
 
 	unservedLanes     prometheus.Gauge
 	unservedInstances prometheus.Gauge
@@ -122,11 +125,38 @@ func newMetrics(reg prometheus.Registerer, unguarded, waits func() int64) (*metr
 	return m, nil
 }
 
+// otherProjects is the label of the projects that came when there were maxProjectLabels already. No project has this name.
+const (
+	maxProjectLabels = 1000
+	otherProjects    = "(other)"
+)
+
+// projectLabels bounds a label that whoever asks chooses the values of.
+type projectLabels struct {
+	mu    sync.Mutex
+	known map[string]bool
+}
+
+func (p *projectLabels) label(project string) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.known[project] {
+		if len(p.known) >= maxProjectLabels {
+			return otherProjects
+		}
+		if p.known == nil {
+			p.known = map[string]bool{}
+		}
+		p.known[project] = true
+	}
+	return project
+}
+
 func (m *metrics) triggerEnded(e store.EndedTrigger) {
 	switch e.Status {
 	case store.TriggerReceived:
-		m.triggersReceived.WithLabelValues(e.Source, e.Project).Inc()
+		m.triggersReceived.WithLabelValues(e.Source, m.projects.label(e.Project)).Inc()
 	case store.TriggerTimedOut:
-		m.triggersTimedOut.WithLabelValues(e.Source, e.Project).Inc()
+		m.triggersTimedOut.WithLabelValues(e.Source, m.projects.label(e.Project)).Inc()
 	}
 }

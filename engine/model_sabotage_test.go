@@ -70,7 +70,7 @@ var sabotages = []struct {
 		if new.parked and new.handed_to > 0 then delete from pointsman.signals where instance_id = new.id and id <= new.handed_to; end if; return null;`},
 	{187, "a replay drops what was awaited", "before update on pointsman.instances", `
 		if new.attempt > old.attempt then new.awaits := '{}'; end if; return new;`},
-	{205, "a re-await forgets what was handed", "before update on pointsman.instances", `
+	{198, "a re-await forgets what was handed", "before update on pointsman.instances", `
 		new.handed := '{}'; return new;`},
 	{198, "a deadline wakes without saying so", "before update on pointsman.instances", `
 		new.timed_out := false; return new;`},

@@ -80,7 +80,7 @@ func (in Instance) notRetried(r store.Retried) error {
 }
 
 // Pause keeps an instance from running: its inbox fills, and nothing is picked or woken, by a deadline neither, until [Client.Resume]. A
-// step that executes goes on, and its outcome counts. It is idempotent. The error is a [*ConflictError] where the instance has ended.
+// step that executes goes on, and its outcome counts. It is idempotent. The error is a [*ConflictError] where the instance has ended before.
 func (c *Client) Pause(ctx context.Context, ref Ref) (Instance, error) {
 	in, err := pause(ctx, c.store, ref)
 	return in, c.told(in, err)
@@ -96,14 +96,14 @@ func (c *Client) PauseTx(ctx context.Context, tx pgx.Tx, ref Ref) (Instance, err
 }
 
 func pause(ctx context.Context, st *store.Store, ref Ref) (Instance, error) {
-	return whileLive(ctx, st, ref, "pause", func(id uuid.UUID) error {
-		_, err := st.Pause(ctx, []uuid.UUID{id})
-		return err
+	return whileLive(ctx, st, ref, "pause", func(id uuid.UUID) (done bool, err error) {
+		paused, err := st.Pause(ctx, []uuid.UUID{id})
+		return len(paused) > 0, err
 	})
 }
 
 // Resume lets a paused instance run again: what came meanwhile wakes it, and a deadline that has passed fires at once. It is idempotent.
-// The error is a [*ConflictError] where the instance has ended.
+// The error is a [*ConflictError] where the instance has ended before.
 func (c *Client) Resume(ctx context.Context, ref Ref) (Instance, error) {
 	in, woken, err := resume(ctx, c.store, ref)
 	c.Wake(woken...)
@@ -122,19 +122,20 @@ func (c *Client) ResumeTx(ctx context.Context, tx pgx.Tx, ref Ref) (Instance, er
 }
 
 func resume(ctx context.Context, st *store.Store, ref Ref) (in Instance, woken []string, err error) {
-	in, err = whileLive(ctx, st, ref, "resume", func(id uuid.UUID) error {
+	in, err = whileLive(ctx, st, ref, "resume", func(id uuid.UUID) (done bool, err error) {
 		resumed, err := st.Resume(ctx, []uuid.UUID{id})
 		woken = resumed.Woken
-		return err
+		return len(resumed.IDs) > 0, err
 	})
 	return in, woken, err
 }
 
-// whileLive does what the verb says to an instance that has not ended, and returns it as it is then.
-func whileLive(ctx context.Context, st *store.Store, ref Ref, verb string, do func(id uuid.UUID) error) (Instance, error) {
+// whileLive does what the verb says to an instance that has not ended, and returns it as it is then: it may have ended since.
+func whileLive(ctx context.Context, st *store.Store, ref Ref, verb string, do func(id uuid.UUID) (done bool, err error)) (Instance, error) {
 	in, err := get(ctx, st, ref)
+	done := false
 	if err == nil && in.Status.Live() {
-		if err := do(in.ID); err != nil {
+		if done, err = do(in.ID); err != nil {
 			return Instance{}, fmt.Errorf("%s: %w", verb, err)
 		}
 		in, err = get(ctx, st, Ref{project: in.Project, id: in.ID})
@@ -142,7 +143,7 @@ func whileLive(ctx context.Context, st *store.Store, ref Ref, verb string, do fu
 	if err != nil {
 		return Instance{}, err
 	}
-	if !in.Status.Live() {
+	if !done && !in.Status.Live() {
 		return Instance{}, &ConflictError{ID: in.ID, Reason: fmt.Sprintf("instance %s is %s: only one that has not ended can be %sd", in.ID, in.Status, verb)}
 	}
 	return in, nil

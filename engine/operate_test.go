@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/pointsman/pointsman/engine"
 )
@@ -135,6 +138,61 @@ func TestResumeOfAParked(t *testing.T) {
 		equal(t, "result", string(b.ends(id, engine.StatusDone).Result), want)
 	}
 }
+
+// What a resume or a pause let happen before its answer was read does not make the answer a refusal.
+func TestEndsBeforeTheAnswer(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	entered, leave := make(chan struct{}), make(chan struct{})
+	b.serve(steps(t, map[string]step{
+		"begin": to(engine.Await("end", "go")),
+		"end":   to(engine.Done("end")),
+		"busy": func(context.Context, *engine.Visit[raw]) (engine.Outcome, error) {
+			close(entered)
+			<-leave
+			return engine.Done("end"), nil
+		},
+	}))
+	parked := b.begin("m", "k").ID
+	b.reaches(parked, engine.StatusAwaiting)
+	must(b.Pause(t.Context(), engine.ByID(parked)))(t)
+	b.send("k", "go", "1")
+	busy := b.start(engine.NewInstance{Machine: "m", Start: "busy"}).ID
+	receive(t, entered)
+	for verb, c := range map[string]struct {
+		id  uuid.UUID
+		let func()
+	}{"resume": {parked, func() {}}, "pause": {busy, func() { close(leave) }}} {
+		cfg := b.pool.Config()
+		cfg.ConnConfig.Tracer = &secondRead{before: func() { c.let(); b.ends(c.id, engine.StatusDone) }}
+		pool := must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
+		t.Cleanup(pool.Close)
+		client := must(engine.NewClient(pool, engine.Config{Schema: b.db.Schema}))(t)
+		do := client.Resume
+		if verb == "pause" {
+			do = client.Pause
+		}
+		in, err := do(t.Context(), engine.ByID(c.id))
+		equal(t, verb, fmt.Sprintf("%s %v", in.Status, err), "done <nil>")
+	}
+}
+
+// secondRead does something before an instance is read for the second time: an operation reads it first to find it, then to answer.
+type secondRead struct {
+	before func()
+	reads  int
+}
+
+func (r *secondRead) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(q.SQL, "/* get */") {
+		if r.reads++; r.reads == 2 {
+			r.before()
+		}
+	}
+	return ctx
+}
+
+func (r *secondRead) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // With the caller's transaction they are undone.
 func TestOperateTx(t *testing.T) {

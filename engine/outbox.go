@@ -12,7 +12,7 @@ import (
 // Publication is a row of the outbox: something a committed transaction wants to be published.
 type Publication struct {
 	ID         int64
-	InstanceID uuid.UUID // publications of one instance go out one after the other, in the order of ID
+	InstanceID uuid.UUID // publications of one instance go out one after the other, in the order of ID, while none is postponed
 	Kind       PublicationKind
 	Project    string
 	Subject    string // as the effect gave it; of an outcome: "<machine>.<status>", to be put under the outcome subject
@@ -41,8 +41,8 @@ type Outbox interface {
 	HoldShards(ctx context.Context, relay string, ttl time.Duration) ([]int, error)
 	// ReleaseShards gives back all that this relay holds.
 	ReleaseShards(ctx context.Context, relay string) error
-	// Publications returns at most n rows of the shards that are due, with ids above after, by id. A row that stands behind a
-	// postponed one of its instance is not due.
+	// Publications returns at most n rows of the shards that are due, with ids above after, by id. A row that stands behind one of
+	// its instance and kind which an outage has postponed is not due; one that was refused holds up nothing.
 	Publications(ctx context.Context, shards []int, after int64, n int) ([]Publication, error)
 	// Published removes rows that are out.
 	Published(ctx context.Context, ids []int64) error

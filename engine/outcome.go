@@ -31,6 +31,7 @@ type Outcome struct {
 	where   map[string]string
 	delay   *time.Duration
 	consume bool
+	only    *[]int64 // what of the inbox is consumed; nil: what the kind of outcome says
 	result  json.RawMessage
 	reason  string
 
@@ -113,6 +114,21 @@ func (o Outcome) Consuming() Outcome {
 		o.check(fmt.Errorf("Consuming: only an await can be told to consume, %q does what it does", o.kind))
 	}
 	o.consume = true
+	return o
+}
+
+// ConsumingOnly makes a next, or an await, consume these entries of the inbox that the step was handed, and leave all others: what it has no
+// use for yet. An await that is told so counts as progress, as with [Outcome.Consuming]; what it leaves does not wake it again as long as it
+// awaits the same name.
+func (o Outcome) ConsumingOnly(signals ...Signal) Outcome {
+	if o.kind != store.OutcomeAwait && o.kind != store.OutcomeNext {
+		o.check(fmt.Errorf("ConsumingOnly: only a next or an await can be told what to consume, %q does what it does", o.kind))
+	}
+	ids := make([]int64, len(signals))
+	for i, s := range signals {
+		ids[i] = s.ID
+	}
+	o.only = &ids
 	return o
 }
 

@@ -19,6 +19,7 @@ type queue struct {
 	sole  chan struct{} // as poked, of what is picked one at a time
 
 	backlog atomic.Bool // a lane that may have work waits for free slots
+	idle    chan *visit // to goroutines that have run a visit
 
 	mu    sync.Mutex
 	busy  int
@@ -26,7 +27,7 @@ type queue struct {
 }
 
 func newQueue(name string, slots int) *queue {
-	return &queue{name: name, slots: slots, poked: make(chan struct{}, 1), sole: make(chan struct{}, 1), freed: make(chan struct{}, 1)}
+	return &queue{name: name, slots: slots, poked: make(chan struct{}, 1), sole: make(chan struct{}, 1), freed: make(chan struct{}, 1), idle: make(chan *visit)}
 }
 
 func (q *queue) free() int {
@@ -106,7 +107,7 @@ func (w *Worker) pickLoop(ctx context.Context, q *queue, running *sync.WaitGroup
 	always := make(chan struct{})
 	close(always)
 	var todo []string
-	flow := false
+	flow, poked, mixed := false, false, false
 	w.look(ctx, q, &todo)
 	for {
 		var work <-chan struct{}
@@ -117,7 +118,7 @@ func (w *Worker) pickLoop(ctx context.Context, q *queue, running *sync.WaitGroup
 		case <-ctx.Done():
 			return
 		case <-q.poked:
-			todo = addMissing(todo, "")
+			todo, poked = addMissing(todo, ""), true
 		case <-q.sole:
 			todo = addMissing(todo, store.AloneLane)
 		case <-poll.C:
@@ -129,8 +130,16 @@ func (w *Worker) pickLoop(ctx context.Context, q *queue, running *sync.WaitGroup
 			}
 			lane := todo[0]
 			todo = todo[1:]
-			if flow = w.pick(ctx, q, lane, running); flow {
+			n, more := w.pick(ctx, q, lane, running)
+			if flow = more; flow {
 				todo = append(todo, lane)
+			}
+			mixed = mixed || n > 0 && lane != "" // other workers of the queue have other machines
+			if lane == "" && poked {
+				// Who poked may have put into a lane what it does not know.
+				if poked = false; n == 0 || mixed {
+					w.look(ctx, q, &todo)
+				}
 			}
 			q.backlog.Store(len(todo) > 0)
 		}
@@ -161,16 +170,16 @@ func addMissing(todo []string, lanes ...string) []string {
 	return todo
 }
 
-// pick fills free slots from one lane, and reports whether there may be more.
-func (w *Worker) pick(ctx context.Context, q *queue, lane string, running *sync.WaitGroup) (more bool) {
+// pick fills free slots from one lane, and reports how many it has filled and whether there may be more.
+func (w *Worker) pick(ctx context.Context, q *queue, lane string, running *sync.WaitGroup) (picked int, more bool) {
 	n, alone := store.PickSize(q.free()), strings.HasPrefix(lane, store.AloneLane)
 	if alone {
 		if n = 1; !w.alone.CompareAndSwap(false, true) {
-			return false // whoever has it looks for the next one
+			return 0, false // whoever has it looks for the next one
 		}
 	}
 	var works []store.Work
-	begin := time.Now()
+	begin, diverted := time.Now(), w.store.Diverted()
 	err := w.retry(ctx, "pick", func(context.Context) (err error) {
 		// Not with ctx: a pick that is cut off may have committed, and what it leased would lie there until the lease ran out.
 		call, cancel := context.WithTimeout(w.life.working, pickTimeout)
@@ -182,7 +191,10 @@ func (w *Worker) pick(ctx context.Context, q *queue, lane string, running *sync.
 		if alone {
 			w.alone.Store(false)
 		}
-		return false
+		return 0, false
+	}
+	if w.store.Diverted() > diverted {
+		w.client.Wake(q.name)
 	}
 	taken := false
 	w.metrics.pickSeconds.Observe(time.Since(begin).Seconds())
@@ -199,16 +211,50 @@ func (w *Worker) pick(ctx context.Context, q *queue, lane string, running *sync.
 			if taken = true; alone {
 				context.AfterFunc(contexts[i], w.leaveAlone) // when it is committed, or not this worker's any more
 			}
-			running.Go(func() { w.run(contexts[i], q, &works[i]) })
+			w.begin(q, &visit{contexts[i], &works[i]}, running)
 		}
 	}
 	if alone {
 		if !taken {
 			w.alone.Store(false)
 		}
-		return false
+		return len(works), false
 	}
-	return len(works) == n
+	return len(works), len(works) == n
+}
+
+// idleFor is how long a goroutine waits for another visit.
+const idleFor = time.Second
+
+// begin a visit on a goroutine that has run one, where there is any: its stack has the size that steps need.
+func (w *Worker) begin(q *queue, v *visit, running *sync.WaitGroup) {
+	running.Add(1)
+	select {
+	case q.idle <- v:
+	default:
+		go w.runVisits(q, v, running)
+	}
+}
+
+// runVisits runs one visit after the other, until there is none for a while.
+func (w *Worker) runVisits(q *queue, v *visit, running *sync.WaitGroup) {
+	ended := w.life.picking.Done() // of this Run: there may be another
+	over := time.NewTimer(idleFor)
+	defer over.Stop()
+	for {
+		func() {
+			defer running.Done() // also where the step ends its goroutine
+			w.run(v, q)
+		}()
+		over.Reset(idleFor)
+		select {
+		case v = <-q.idle:
+		case <-over.C:
+			return
+		case <-ended:
+			return
+		}
+	}
 }
 
 // leaveAlone lets the next one be picked that is picked one at a time, of whatever queue.

@@ -41,6 +41,10 @@ func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work, mayGo
 	v.setEvent = func(ctx context.Context, key string, value json.RawMessage) error {
 		return w.setEvent(ctx, work, key, value)
 	}
+	v.triggers = func(ctx context.Context) ([]Trigger, error) { return w.client.triggersOf(ctx, work.Project, work.ID) }
+	v.passing = func(ctx context.Context, path string, signals []int64) ([]int64, error) {
+		return w.passing(ctx, work.ID, path, signals)
+	}
 	var o Outcome
 	var state json.RawMessage
 	label := ""
@@ -49,7 +53,7 @@ func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work, mayGo
 			o, state = w.failed(ctx, m, work, v, errGoexit)
 			label, mayGoOn = labelError, false
 		}
-		w.metrics.steps.WithLabelValues(m.name, m.stepLabel(work.Step), label).Inc()
+		w.metrics.steps.WithLabelValues(m.name, w.metrics.stepLabels.label(m, work.Step), label).Inc()
 		f := finished{outcome: w.settle(m, work, v, o, state), queue: q}
 		if len(o.waits) > 0 {
 			f.refused = func(cause error) store.Outcome {
@@ -77,14 +81,6 @@ var (
 	errGoexit        = errors.New("the step ended its goroutine")
 	errHandlerGoexit = errors.New("it ended its goroutine")
 )
-
-// stepLabel bounds the label: a machine that takes any step has one for all, and a start may name a step that there is not.
-func (m *Machine) stepLabel(step string) string {
-	if m.steps == nil || !m.hasStep(step) {
-		return ""
-	}
-	return step
-}
 
 func visitOf(work *store.Work) *Visit[json.RawMessage] {
 	v := &Visit[json.RawMessage]{
@@ -118,11 +114,13 @@ func (w *Worker) execute(ctx context.Context, m *Machine, work *store.Work, v *V
 		return Stop(reason), nil, store.OutcomeStop
 	}
 	begin := time.Now()
-	o, state, err := w.callStep(ctx, m, work.Step, v)
-	w.metrics.stepSeconds.WithLabelValues(m.name, m.stepLabel(work.Step)).Observe(time.Since(begin).Seconds())
+	spanned, span := w.startSpan(ctx, work, v)
+	o, state, err := w.callStep(spanned, m, work.Step, v)
+	w.metrics.stepSeconds.WithLabelValues(m.name, w.metrics.stepLabels.label(m, work.Step)).Observe(time.Since(begin).Seconds())
 	if err == nil {
 		err = w.checkOutcome(ctx, m, o, work.Project)
 	}
+	endSpan(span, o, err)
 	if err == nil {
 		return o, state, o.kind
 	}
@@ -233,8 +231,16 @@ func (w *Worker) settle(m *Machine, work *store.Work, v *Visit[json.RawMessage],
 	if !m.noHistory && o.kind != store.OutcomeRelease {
 		row.Ran = work.Step
 	}
-	row.Progress = o.kind == store.OutcomeNext || o.consume
-	if row.Progress || o.kind == store.OutcomeDone { // the inbox of a done one goes anyway; its history says what it ended with
+	row.Progress = o.kind == store.OutcomeNext || o.consume || o.only != nil
+	if o.only != nil {
+		row.Consumed = *o.only
+		if o.kind == store.OutcomeAwait {
+			row.Handed, row.HandedTo = work.Awaits, work.SeenTo
+			if n := len(v.Awaited); work.More && n > 0 && len(row.Consumed) > 0 {
+				row.HandedTo = v.Awaited[n-1].ID // what stands behind these was not handed, and there is room for it now
+			}
+		}
+	} else if row.Progress || o.kind == store.OutcomeDone { // the inbox of a done one goes anyway; its history says what it ended with
 		for _, s := range v.Awaited {
 			row.Consumed = append(row.Consumed, s.ID)
 		}

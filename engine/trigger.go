@@ -104,6 +104,7 @@ type EventWait struct {
 
 	Sleep    bool   // it is a [TypeSleep], of which the key is only a name
 	FlowStep string // the step of a flow that waits; "": the instance itself does
+	EmitKey  string // shown with the trigger: of the event that the step of the flow sends when it is done; "": none
 }
 
 // Bounds of a wait.
@@ -127,6 +128,11 @@ func (w EventWait) check() error {
 	}
 	if w.FlowStep != "" {
 		if err := ident.Name("step", w.FlowStep); err != nil {
+			return err
+		}
+	}
+	if w.EmitKey != "" {
+		if err := ident.EventKey("event_emit_key", w.EmitKey); err != nil {
 			return err
 		}
 	}
@@ -155,7 +161,7 @@ func (w EventWait) row(project string, instance uuid.UUID, step string) (store.N
 	}
 	n := store.NewTrigger{
 		ID: id, Project: project, Key: w.Key, Source: SourceAPI, Type: TypeEvent, InstanceID: instance, Step: step,
-		TimeoutSecs: int64((timeout + time.Second - 1) / time.Second), NotifyURL: w.NotifyURL, RequestPayload: w.RequestPayload,
+		TimeoutSecs: int64((timeout + time.Second - 1) / time.Second), NotifyURL: w.NotifyURL, RequestPayload: w.RequestPayload, EmitKey: w.EmitKey,
 	}
 	switch {
 	case w.FlowStep != "":
@@ -243,7 +249,7 @@ func (c *Client) newTrigger(ctx context.Context, st *store.Store, project string
 // createdTrigger counts a trigger that has been created, and wakes who is to be.
 func (c *Client) createdTrigger(t Trigger, ended []store.EndedTrigger, err error) error {
 	if err == nil {
-		c.metrics.triggersCreated.WithLabelValues(t.Source, t.Project).Inc()
+		c.metrics.triggersCreated.WithLabelValues(t.Source, c.metrics.projects.label(t.Project)).Inc()
 		c.endedTriggers(ended)
 	}
 	return err

@@ -1,8 +1,12 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/google/uuid"
 
 	"github.com/pointsman/pointsman/internal/store"
 )
@@ -26,6 +30,38 @@ func (o Outcome) OrEvent(w EventWait) Outcome {
 	o.awaits = append(slices.Clip(o.awaits), KindEvent+"/"+w.Key)
 	o.bytes += len(w.RequestPayload)
 	return o
+}
+
+// WaitRefusedError is the error of a step whose outcome awaits an event that it cannot wait for; [errors.As] finds why, a [*ConflictError] or a
+// [*QuotaError].
+type WaitRefusedError struct {
+	Key string // of the event
+	Err error
+}
+
+func (e *WaitRefusedError) Error() string { return e.Err.Error() }
+
+func (e *WaitRefusedError) Unwrap() error { return e.Err }
+
+// Triggers are those that this instance has waited with, the latest first: a step that has waited for several events, and finds TimedOut or
+// Canceled, learns here of which.
+func (v *Visit[S]) Triggers(ctx context.Context) ([]Trigger, error) {
+	if v.triggers == nil {
+		return nil, errors.New("triggers: this visit is of no worker")
+	}
+	return v.triggers(ctx)
+}
+
+func (c *Client) triggersOf(ctx context.Context, project string, instance uuid.UUID) (all []Trigger, err error) {
+	const page = 200
+	for before, more := uuid.Nil, true; more; more = before != uuid.Nil {
+		some, next, err := c.Triggers(ctx, TriggerFilter{Project: project, InstanceID: instance}, before, page)
+		if err != nil {
+			return nil, err
+		}
+		all, before = append(all, some...), next
+	}
+	return all, nil
 }
 
 // Emit sends an event to the trigger of this project that waits with the key, as [Client.SendEvent] does, when this outcome commits. Where

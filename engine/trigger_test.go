@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pointsman/pointsman/engine"
@@ -392,16 +393,24 @@ func TestSendEventPrefix(t *testing.T) {
 	for _, key := range []string{"batchX%:1", "batch_x", "batch", "Batch_%:1", "batch_&:"} {
 		must(b.CreateTrigger(t.Context(), "", engine.EventWait{Key: key}))(t)
 	}
+	cfg, name := b.pool.Config(), "cut off "+b.db.Schema
+	cfg.ConnConfig.RuntimeParams["application_name"] = name
+	pool := must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
+	cutOff := must(engine.NewClient(pool, engine.Config{Schema: b.db.Schema}))(t)
 	ctx, cut := context.WithCancel(t.Context())
 	defer cut()
 	done := make(chan int, 1)
 	go func() {
-		got, _ := b.SendEventPrefix(ctx, "", "batch_%:", json.RawMessage(`{"status": "done"}`), "")
+		got, _ := cutOff.SendEventPrefix(ctx, "", "batch_%:", json.RawMessage(`{"status": "done"}`), "")
 		done <- got
 	}()
 	eventually(t, "begun", func() bool { return must(b.TriggerStats(t.Context(), ""))(t).Received > 0 })
 	cut()
 	receive(t, done)
+	pool.Close()
+	eventually(t, "its last commit is made, or is not any more", func() bool {
+		return b.count(`select count(*) from pg_stat_activity where application_name = $1`, name) == 0
+	})
 	first := must(b.TriggerStats(t.Context(), ""))(t).Received
 	rest := must(b.SendEventPrefix(t.Context(), "", "batch_%:", json.RawMessage(`{"status": "done"}`), ""))(t)
 	equal(t, "both", first+rest, n)
@@ -505,11 +514,15 @@ func TestTriggerBadRequests(t *testing.T) {
 		}
 	}
 	must(b.CreateTrigger(t.Context(), "", engine.EventWait{Key: strings.Repeat("ä", 512), Timeout: engine.MaxEventTimeout}))(t)
-	for _, e := range []engine.NewEvent{{Payload: json.RawMessage(`{`)}, {Payload: json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)}, {Hold: -1}, {Hold: engine.MaxHold + 1}, {Project: "a.b"}} {
+	for _, e := range []engine.NewEvent{{Payload: json.RawMessage(`{`)}, {Hold: -1}, {Hold: engine.MaxHold + 1}, {Project: "a.b"}} {
 		e.Key = "k"
 		if _, err := b.SendEvent(t.Context(), e); engine.Code(err) != "invalid" {
 			t.Errorf("%.60v: %v", e, err)
 		}
+	}
+	long := engine.NewEvent{Key: "k", Payload: json.RawMessage(`"` + strings.Repeat("x", 1<<20) + `"`)}
+	if _, err := b.SendEvent(t.Context(), long); engine.Code(err) != "too_large" {
+		t.Errorf("a payload of more than 1 MiB: %v", err)
 	}
 }
 

@@ -228,7 +228,7 @@ func TestValidators(t *testing.T) {
 // A validator that fails decides nothing, and nothing is delivered.
 func TestValidatorThatFails(t *testing.T) {
 	t.Parallel()
-	b := setupWith(t, engine.Config{ValidateTimeout: 50 * time.Millisecond})
+	b := setupWith(t, engine.Config{ValidateTimeout: 300 * time.Millisecond})
 	in := b.start(engine.NewInstance{Machine: "m"})
 	hold := make(chan struct{})
 	t.Cleanup(func() { close(hold) })
@@ -242,8 +242,8 @@ func TestValidatorThatFails(t *testing.T) {
 		{"error", func(context.Context, json.RawMessage) error { return away }, "the people service is away"},
 		{"panic", func(context.Context, json.RawMessage) error { panic("oops") }, "its validator panicked"},
 		{"goexit", func(context.Context, json.RawMessage) error { runtime.Goexit(); return nil }, "its validator ended its goroutine"},
-		{"time-out", func(ctx context.Context, _ json.RawMessage) error { <-ctx.Done(); return ctx.Err() }, "did not decide within 50ms"},
-		{"time-out, deaf", func(context.Context, json.RawMessage) error { <-hold; return nil }, "did not decide within 50ms"},
+		{"time-out", func(ctx context.Context, _ json.RawMessage) error { <-ctx.Done(); return ctx.Err() }, "did not decide within 300ms"},
+		{"time-out, deaf", func(context.Context, json.RawMessage) error { <-hold; return nil }, "did not decide within 300ms"},
 	} {
 		if err := b.Validate("m", "decide", c.v); err != nil {
 			t.Fatal(err)

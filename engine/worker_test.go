@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -47,6 +48,34 @@ func TestBacklogWithoutPause(t *testing.T) {
 			equal(t, "foreign ones are diverted", b.count(`select count(*) from pointsman.ready where lane = 'foreign@1'`), tt.foreign)
 		})
 	}
+}
+
+// Workers with different machines in one queue pick each other's instances: who does not know one pokes the others, and who is poked
+// and finds nothing looks whether there is something of its own beside. Nobody waits for a poll.
+func TestMachinesOfTwoWorkersInOneQueue(t *testing.T) {
+	t.Parallel()
+	waker := &pokes{}
+	b := setupWith(t, engine.Config{Waker: waker})
+	only := func(name string) engine.WorkerConfig {
+		step := map[string]step{"begin": to(engine.Done(nil))}
+		return engine.WorkerConfig{PollInterval: slow, Machines: []*engine.Machine{must(engine.Define(engine.Definition[raw]{Name: name, Start: "begin", Steps: step}))(t)}}
+	}
+	other := b.another(b.db.URL) // its pokes and those of b do not reach each other
+	start := func(c *engine.Client, machine string) uuid.UUID {
+		return must(c.Start(t.Context(), engine.NewInstance{Machine: machine}))(t).ID
+	}
+	// Each is found by the first look of its worker, after which nothing but a poke brings that to look again.
+	m := start(b.Client, "m")
+	b.work(only("m"))
+	b.ends(m, engine.StatusDone)
+	n := start(other, "n")
+	b.workAs(other, only("n"))
+	b.ends(n, engine.StatusDone)
+	before := waker.count("default")
+	foreign := start(b.Client, "n")
+	eventually(t, "it is told that there is another's", func() bool { return waker.count("default") == before+2 })
+	other.Wake("default")
+	b.ends(foreign, engine.StatusDone)
 }
 
 // Slots that are free are used while steps that take long hold most of the others.
@@ -308,16 +337,36 @@ func TestWakeAfterTx(t *testing.T) {
 	b.ends(id, engine.StatusDone)
 }
 
-// The labels of metrics are bounded by what is registered.
+// The labels of metrics are bounded by what is registered, and where any step is, by a number.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
 	b := setupWith(t, engine.Config{Metrics: reg})
-	b.serve(steps(t, map[string]step{"begin": to(engine.Done(nil))}))
+	anyStep := define(t, engine.Definition[raw]{Name: "any", Start: "s0", Any: to(engine.Done(nil))})
+	b.serve(steps(t, map[string]step{"begin": to(engine.Done(nil))}), anyStep)
 	b.ends(b.begin("m", "").ID, engine.StatusDone)
 	for i := range 3 {
 		b.ends(b.start(engine.NewInstance{Machine: "m", Start: fmt.Sprint("unknown", i)}).ID, engine.StatusFailed)
 	}
+	equal(t, "steps", stepCounts(t, reg, "m"), "map[machine=m outcome=done step=begin :1 machine=m outcome=error step= :3]")
+	const n = 100
+	b.ends(b.begin("any", "").ID, engine.StatusDone) // the first
+	var rest []uuid.UUID
+	for i := range n + 2 {
+		rest = append(rest, b.start(engine.NewInstance{Machine: "any", Start: fmt.Sprint("s", i)}).ID)
+	}
+	for _, id := range rest {
+		b.ends(id, engine.StatusDone)
+	}
+	of := stepCounts(t, reg, "any")
+	equal(t, "one of any", strings.Contains(of, "machine=any outcome=done step=s0 :2"), true)
+	equal(t, "beyond the bound", strings.Contains(of, "machine=any outcome=done step= :2"), true)
+	equal(t, "labels", strings.Count(of, "machine="), n+1)
+}
+
+// stepCounts are the executions of a machine's steps as the metrics have them.
+func stepCounts(t *testing.T, reg *prometheus.Registry, machine string) string {
+	t.Helper()
 	got := map[string]float64{}
 	for _, family := range must(reg.Gather())(t) {
 		if family.GetName() != "pointsman_steps_total" {
@@ -328,10 +377,12 @@ func TestMetrics(t *testing.T) {
 			for _, l := range m.Label {
 				labels += l.GetName() + "=" + l.GetValue() + " "
 			}
-			got[labels] = m.GetCounter().GetValue()
+			if strings.HasPrefix(labels, "machine="+machine+" ") {
+				got[labels] = m.GetCounter().GetValue()
+			}
 		}
 	}
-	equal(t, "steps", fmt.Sprint(got), "map[machine=m outcome=done step=begin :1 machine=m outcome=error step= :3]")
+	return fmt.Sprint(got)
 }
 
 // An instance for whose slot nobody waits goes on with its next step without being picked again; where another waits it goes behind it.

@@ -35,9 +35,9 @@ func newDev(t *testing.T) (s *stack, tmp string) {
 
 func (s *stack) dev(tmp string, args ...string) *process {
 	s.Helper()
-	dir, err := programs()
+	path, err := built("pointsman")
 	s.must(err)
-	return s.launch(&exec.Cmd{Path: filepath.Join(dir, "pointsman"), Args: append([]string{"pointsman", "dev"}, args...), Dir: s.dir, Env: append(os.Environ(), "TMPDIR="+tmp,
+	return s.launch(&exec.Cmd{Path: path, Args: append([]string{"pointsman", "dev"}, args...), Dir: s.dir, Env: append(os.Environ(), "TMPDIR="+tmp,
 		"POINTSMAN_HTTP_ADDR=127.0.0.1:0", "POINTSMAN_WORKER_HTTP_ADDR=127.0.0.1:0")})
 }
 
@@ -249,14 +249,13 @@ func TestDevAsNobody(t *testing.T) {
 		t.Skip(err)
 	}
 	s, _ := newDev(t)
-	dir, err := programs()
+	path, err := built("pointsman")
 	s.must(err)
-	s.must(os.Chmod(dir, 0o755)) //nolint:gosec // nobody is to run what is in there
 	uid, err := strconv.Atoi(nobody.Uid)
 	s.must(err)
 	gid, err := strconv.Atoi(nobody.Gid)
 	s.must(err)
-	cmd := &exec.Cmd{Path: filepath.Join(dir, "pointsman"), Args: []string{"pointsman", "dev", "--traffic", "40", "--exit"}, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")}}
+	cmd := &exec.Cmd{Path: path, Args: []string{"pointsman", "dev", "--traffic", "40", "--exit"}, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH")}}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 	p := s.launch(cmd)
 	s.must(p.wait(patience))

@@ -3,10 +3,13 @@ package integration
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,40 +20,48 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pointsman/pointsman/integration/programs"
 	"github.com/pointsman/pointsman/internal/natstest"
 	"github.com/pointsman/pointsman/internal/pgtest"
 )
 
+// TestMain has more tests run at once than there are processors, unless it is told how many: most of the time they wait.
 func TestMain(m *testing.M) {
-	var err error
-	if binaries, err = os.MkdirTemp("", "pointsman-programs-*"); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+			panic(err)
+		}
 	}
-	status := pgtest.Run(m)
-	_ = os.RemoveAll(binaries)
-	os.Exit(status)
+	pgtest.Main(m)
 }
 
 // patience is how long a test waits for what should come soon. Only one that fails waits so long.
 const patience = 2 * time.Minute
 
-// binaries is where the programs are built.
-var binaries string
-
-// programs are built once for all tests.
-var programs = sync.OnceValues(func() (string, error) {
-	dir := binaries
-	for _, what := range [][]string{{dir + "/", "../cmd/..."}, {filepath.Join(dir, "orders-worker"), "../examples/orders/worker"}} {
-		// As package programs builds them, so that what the clusters have compiled need not be compiled again.
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", what[0], what[1])
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("build %s: %w\n%s", what[1], err, out)
-		}
+// built returns the path of a built program. They are built once for all tests.
+func built(program string) (string, error) {
+	if program == ordersWorker {
+		dir, err := builtExample()
+		return filepath.Join(dir, "worker"), err
 	}
-	return dir, nil
-})
+	dir, err := builtPrograms()
+	return filepath.Join(dir, program), err
+}
+
+// ordersWorker is the worker of the orders example.
+const ordersWorker = "orders-worker"
+
+var (
+	builtPrograms = sync.OnceValues(func() (string, error) {
+		return programs.Build(context.Background(), programs.Options{}, "./cmd/bridge", "./cmd/worker", "./cmd/pointsman")
+	})
+	builtExample = sync.OnceValues(func() (string, error) {
+		return programs.Build(context.Background(), programs.Options{}, "./examples/orders/worker")
+	})
+)
 
 // stack is a Postgres and a nats-server, and the programs that run on them.
 type stack struct {
@@ -96,10 +107,10 @@ type process struct {
 // start runs a built program with the stack's addresses in its environment.
 func (s *stack) start(name, program string, args ...string) *process {
 	s.Helper()
-	dir, err := programs()
+	path, err := built(program)
 	s.must(err)
 	p := &process{name: name, out: &syncBuffer{}, done: make(chan struct{})}
-	p.cmd = exec.Command(filepath.Join(dir, program), args...)
+	p.cmd = exec.Command(path, args...)
 	p.cmd.Dir = s.dir
 	p.cmd.Env = append(os.Environ(), "POINTSMAN_DATABASE_URL="+s.databaseURL, "POINTSMAN_NATS_URL="+s.natsURL,
 		"POINTSMAN_HTTP_ADDR=127.0.0.1:0", "POINTSMAN_WORKER_HTTP_ADDR=127.0.0.1:0")

@@ -11,6 +11,7 @@ import (
 // Every distinct message counts once, however often and in whatever order it comes; poison ends in the dead letters; every order
 // ends once and says so once.
 func TestWholePath(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	sh := newShop(s, uint64(time.Now().UnixNano()), 1000, 17)
 	config, err := filepath.Abs("../examples/orders/pointsman.yaml")
@@ -19,7 +20,7 @@ func TestWholePath(t *testing.T) {
 		t.Fatal(err)
 	}
 	bridge := func(name string) *process { return s.start(name, "bridge", "--config", config) }
-	worker := func(name string) *process { return s.start(name, "orders-worker", "-lease", "10s") }
+	worker := func(name string) *process { return s.start(name, ordersWorker, "-lease", "10s") }
 
 	bridges := []*process{bridge("bridge 1"), bridge("bridge 2")}
 	workers := []*process{worker("worker 1"), worker("worker 2")}
@@ -37,7 +38,7 @@ func TestWholePath(t *testing.T) {
 	sh.settled(patience)
 	t.Logf("%d messages, %d of them again later, %d poison, settled %.1f s after the first", sh.sent, len(later), len(sh.poison), time.Since(begin).Seconds())
 	for _, route := range []string{"placed", "items", "payments"} {
-		s.must(s.start("audit of "+route, "pointsman", "audit", "--config", config, "--route", route).wait(time.Minute))
+		s.must(s.start("audit of "+route, "pointsman", "audit", "--config", config, "--route", route).wait(patience))
 	}
 
 	for _, p := range append(bridges, workers...) {

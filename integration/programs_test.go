@@ -76,6 +76,7 @@ func (s *stack) ready(addr string, want int, says string) {
 }
 
 func TestWrongConfigurationIsAllSaidAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	file := s.file("wrong.yaml", `nats: {url: 7}
 routes:
@@ -102,6 +103,7 @@ routes:
 }
 
 func TestUsage(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	for _, call := range [][]string{
 		{"bridge", "--no-such-flag"},
@@ -141,6 +143,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestOldSchemaIsRefusedUnlessToldToMigrate(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	_, err := s.db.Exec(s.Context(), `drop schema pointsman cascade`)
 	s.must(err)
@@ -159,6 +162,7 @@ func TestOldSchemaIsRefusedUnlessToldToMigrate(t *testing.T) {
 
 // TestAwayServersAreWaitedFor: neither a Postgres nor a NATS that is not there yet is an exit, and readyz says which it is.
 func TestAwayServersAreWaitedFor(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	database, server := s.databaseURL, s.natsURL
 	s.databaseURL = away
@@ -178,9 +182,10 @@ func TestAwayServersAreWaitedFor(t *testing.T) {
 }
 
 func TestBuiltInSignalsRoute(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.must(createStreams(s))
-	worker := s.start("orders worker", "orders-worker")
+	worker := s.start("orders worker", ordersWorker)
 	config, err := filepath.Abs("../examples/orders/pointsman.yaml")
 	s.must(err)
 	bridge := s.start("bridge", "bridge", "--config", config)

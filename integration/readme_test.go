@@ -17,7 +17,7 @@ type readme struct {
 	fenced   map[string][]string
 }
 
-var fence = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
+var fence = regexp.MustCompile("(?ms)^```([a-z]*)[^\n]*\n(.*?)^```$")
 
 func readREADME(t *testing.T) readme {
 	t.Helper()
@@ -80,9 +80,9 @@ func TestREADME(t *testing.T) {
 // types runs a command line of pointsman, on the NATS server of a dev.
 func (s *stack) types(dev *process, line string) string {
 	s.Helper()
-	dir, err := programs()
+	path, err := built("pointsman")
 	s.must(err)
-	cmd := exec.Command("sh", "-c", filepath.Join(dir, "pointsman")+" "+line)
+	cmd := exec.Command("sh", "-c", path+" "+line)
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), "POINTSMAN_NATS_URL="+natsOf(s, dev))
 	out, err := cmd.CombinedOutput()

@@ -11,6 +11,7 @@ import (
 
 // TestSIGHUPReloadsTheRoutes: also when the text is the same, and never to the harm of what runs.
 func TestSIGHUPReloadsTheRoutes(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	s.must(createStreams(s))
 	routes := func(names ...string) string {

@@ -135,7 +135,8 @@ func TestDeadLettersAreFull(t *testing.T) {
 		t.Errorf("%d are not acked, want the 3 that there is no room for", info.NumAckPending)
 	}
 	first.kill()
-	_, addr = s.bridge("second", yaml)
+	second := s.start("second", "bridge", "--config", s.file("second.yaml", yaml)) // not ready either
+	addr = second.address(s)
 	s.numbers("full.x", "a", 10, 20)
 	s.has("a", [2]int{0, 20})
 	full.MaxMsgs = -1

@@ -17,6 +17,7 @@ const webhookSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 // A bridge that is killed with webhooks on their way, or between two attempts, loses none: the next bridge sends them, under the same ids.
 func TestWebhooksOutliveTheBridge(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	wh, err := standardwebhooks.NewWebhook(webhookSecret)
 	s.must(err)
@@ -85,6 +86,7 @@ webhooks: {secret: "`+webhookSecret+`", allow_private: true, timeout: 10m}
 }
 
 func TestWrongWebhookSecret(t *testing.T) {
+	t.Parallel()
 	s := newStack(t)
 	config := s.file("wrong.yaml", `
 database: {url: "${POINTSMAN_DATABASE_URL}"}

@@ -92,6 +92,10 @@ func (e *Env) drain(n *tally) {
 		case v != nil:
 			e.count(n, v.Work().ID)
 			e.run(v)
+			if e.Kill != nil && e.Kill() {
+				v.Forget()
+				continue
+			}
 			e.must(v.Commit(e.t.Context()))
 		case left == nil:
 			return

@@ -40,6 +40,9 @@ type Env struct {
 	// StepTimeout is how long one execution of a step may take by the clock on the wall; then its context is canceled and the test
 	// fails. New sets it to a minute.
 	StepTimeout time.Duration
+	// Kill is asked after each step that Drain or Advance runs: true is a worker that is killed before the commit, as by [Env.Crash]. One that
+	// says so once, of the next step in each of many runs, kills at every transition of a machine. nil: no worker is killed.
+	Kill func() bool
 
 	t      testing.TB
 	store  *store.Store

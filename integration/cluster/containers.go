@@ -89,7 +89,7 @@ func (cs *containers) image(ctx context.Context, m *Member) (string, error) {
 		return images.PgBouncer(ctx, cs.docker)
 	}
 	what := m.program()
-	dir, err := programs.Build(ctx, programs.Options(m.build), what)
+	dir, err := programs.Build(ctx, programs.Options{Version: m.build.Version, Tags: m.build.Tags, Static: true}, what)
 	if err != nil {
 		return "", err
 	}

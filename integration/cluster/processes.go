@@ -84,7 +84,7 @@ func (ps *processes) find(ctx context.Context, m *Member) (string, error) {
 		return pgtest.FindBouncer()
 	}
 	what := m.program()
-	dir, err := programs.Build(ctx, programs.Options(m.build), what)
+	dir, err := programs.Build(ctx, programs.Options{Version: m.build.Version, Tags: m.build.Tags}, what)
 	return filepath.Join(dir, programs.Name(what)), err
 }
 

@@ -140,9 +140,10 @@ func (a *arena) begin() (end func()) {
 	})
 }
 
-// played waits until so many more plays are over.
+// played waits until so many more plays are over, or fewer in the short form.
 func (a *arena) played(n int) {
 	a.Helper()
+	n = orLess(n)
 	from := a.workload.Played()
 	a.eventually(fmt.Sprint(n, " plays"), func(context.Context) error {
 		if now := a.workload.Played(); now < from+n {

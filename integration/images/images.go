@@ -133,7 +133,7 @@ func NATS(ctx context.Context, docker client.APIClient) (string, error) {
 	}
 	i := image{variable: "POINTSMAN_TEST_NATS_IMAGE", public: "nats:" + strings.TrimPrefix(strings.TrimSpace(string(version)), "v"), local: "nats-server"}
 	return i.get(ctx, docker, func() (string, func(io.Writer) error, error) {
-		dir, err := programs.Build(ctx, programs.Options{}, programs.NATSServer)
+		dir, err := programs.Build(ctx, programs.Options{Static: true}, programs.NATSServer)
 		if err != nil {
 			return "", nil, err
 		}

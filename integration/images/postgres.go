@@ -34,7 +34,7 @@ func Postgres(ctx context.Context, docker client.APIClient) (string, error) {
 			return "", nil, err
 		}
 		const entry = "/usr/local/bin/docker-entrypoint.sh"
-		built, err := programs.Build(ctx, programs.Options{}, entrypoint)
+		built, err := programs.Build(ctx, programs.Options{Static: true}, entrypoint)
 		if err != nil {
 			return "", nil, err
 		}

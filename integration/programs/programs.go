@@ -1,5 +1,4 @@
-// Package programs builds the programs that tests run: statically, so that they run in an empty image too, and once for all tests that
-// want the same of the same source.
+// Package programs builds the programs that tests run, once for all tests that want the same of the same source.
 package programs
 
 import (
@@ -25,6 +24,8 @@ const NATSServer = "github.com/nats-io/nats-server/v2"
 type Options struct {
 	Version string // what pointsman's programs say with --version; "" leaves it to the Go tool
 	Tags    string // build tags, with commas
+	// Static programs run in an empty image. Others are built as "go build" and "go run" do without flags, whose packages need not be compiled again.
+	Static bool
 }
 
 // Build builds packages with a main, each an import path or a path below the module's root ("./cmd/bridge"), and returns the directory that
@@ -35,7 +36,12 @@ func Build(ctx context.Context, o Options, packages ...string) (dir string, err 
 	if err != nil {
 		return "", err
 	}
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags", o.Tags}
+	args := []string{"build", "-buildvcs=false", "-tags", o.Tags}
+	env := os.Environ()
+	if o.Static {
+		args = append(args, "-trimpath")
+		env = append(env, "CGO_ENABLED=0")
+	}
 	if o.Version != "" {
 		args = append(args, "-ldflags", "-X github.com/pointsman/pointsman/internal/app.stamp="+o.Version)
 	}
@@ -51,7 +57,7 @@ func Build(ctx context.Context, o Options, packages ...string) (dir string, err 
 	defer unlock()
 	cmd := exec.CommandContext(ctx, "go", append(append(args, "-o", dir+"/"), packages...)...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = env
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build %s: %w\n%s", strings.Join(packages, " "), err, out)
 	}

@@ -28,7 +28,7 @@ type Story interface {
 
 // All stories.
 func All() []Story {
-	return []Story{pack{}, ticks{}, deadline{}, family{}, lanes{}, solo{}, brood{}, garbage{}, slow{}, probe{}}
+	return []Story{pack{}, ticks{}, deadline{}, family{}, lanes{}, solo{}, brood{}, expense{}, notice{}, garbage{}, slow{}, probe{}}
 }
 
 // Named are the stories with these names.

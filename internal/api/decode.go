@@ -71,6 +71,23 @@ func strict(body []byte, into any) error {
 	return d.Decode(into)
 }
 
+// emptyKey is the error of a key that is there and empty, which is another thing than none.
+func emptyKey(object []byte, fields ...string) error {
+	if !bytes.Contains(object, []byte(`""`)) { // of nearly all
+		return nil
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(object, &values); err != nil {
+		return err
+	}
+	for _, field := range fields {
+		if string(values[field]) == `""` {
+			return ident.Key(field, "")
+		}
+	}
+	return nil
+}
+
 func (i *Items[T]) check() error {
 	if len(i.All) == 0 {
 		return invalid("body", "is empty: want an object, or an array of up to %d", MaxItems)

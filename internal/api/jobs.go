@@ -21,6 +21,8 @@ type NewJob struct {
 	Args   engine.JobArgs `json:"args,omitzero"`     // of the kind
 	Rate   int            `json:"rate,omitempty"`    // instances a second
 	DryRun bool           `json:"dry_run,omitempty"` // only count
+	// IdempotencyKey makes a second request the job of the first, for as long as that is kept.
+	IdempotencyKey string `json:"idempotency_key,omitempty" http:"header,Idempotency-Key"`
 }
 
 // StartJob writes a job down, and returns it.
@@ -33,6 +35,7 @@ func (a *API) StartJob(ctx context.Context, project string, r NewJob) (Job, erro
 	}
 	j, err := a.Client.StartJob(ctx, engine.NewJob{
 		Kind: r.Kind, Filter: r.Filter, All: r.All, Name: r.Args.Name, Payload: r.Args.Payload, Reason: r.Args.Reason, Rate: r.Rate, DryRun: r.DryRun, CreatedBy: auth.Caller(ctx),
+		Children: r.Args.Children, DedupKey: r.IdempotencyKey,
 	})
 	return Job(j), err
 }

@@ -31,6 +31,9 @@ type Route struct {
 	AckFloor    *uint64  `json:"ack_floor_seq"`
 	Checkpoint  *uint64  `json:"checkpoint_seq"`
 	Trouble     *string  `json:"trouble"` // null: none
+	// Throttle is why the bridge that answers reads nothing at the moment, or slowly: its first word is paused, standby, starting, inbox,
+	// dead letters, stream, routes, slow or full. null: nothing holds it back.
+	Throttle *string `json:"throttle_reason"`
 }
 
 // RoutePause says whether a route is paused, and by what.
@@ -67,7 +70,7 @@ func (a *API) Routes(ctx context.Context, _ RoutesRequest) (Routes, error) {
 func routeOf(s bridge.RouteStatus) Route {
 	r := Route{
 		RoutePause: routePauseOf(s.Route.Name, s.Pauses), Stream: s.Route.Stream, Subjects: s.Route.Subjects, Consumer: s.Consumer, Ordered: s.Route.Ordered,
-		Owner: optional(s.Owner), Checkpoint: s.Checkpoint,
+		Owner: optional(s.Owner), Checkpoint: s.Checkpoint, Throttle: optional(s.Throttle),
 	}
 	if r.Subjects == nil {
 		r.Subjects = []string{}

@@ -9,6 +9,7 @@ import (
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/auth"
 	"github.com/pointsman/pointsman/internal/ident"
+	"github.com/pointsman/pointsman/internal/tracing"
 )
 
 // NewSignal asks for a signal in the inbox of a live instance, which is named by its key or its id.
@@ -18,6 +19,18 @@ type NewSignal struct {
 	Name           string          `json:"name"`
 	Payload        json.RawMessage `json:"payload,omitempty"`
 	DedupKey       string          `json:"dedup_key,omitempty"`
+
+	wrong error // that decoding alone can see
+}
+
+// UnmarshalJSON reads it strictly.
+func (s *NewSignal) UnmarshalJSON(body []byte) error {
+	type plain NewSignal
+	if err := strict(body, (*plain)(s)); err != nil {
+		return err
+	}
+	s.wrong = emptyKey(body, "correlation_key", "dedup_key")
+	return nil
 }
 
 // SignalRequest sends one signal, or each of an array.
@@ -137,7 +150,10 @@ func (a *API) acceptSome(ctx context.Context, intakes []engine.Intake, errs []er
 }
 
 func (s NewSignal) intake(ctx context.Context, project string) (engine.Intake, error) {
-	in := engine.Intake{To: engine.ByKey(project, s.CorrelationKey), Name: s.Name, Payload: s.Payload, DedupKey: s.DedupKey, SentBy: auth.Caller(ctx)}
+	in := engine.Intake{To: engine.ByKey(project, s.CorrelationKey), Name: s.Name, Payload: s.Payload, DedupKey: s.DedupKey, SentBy: auth.Caller(ctx), Traceparent: tracing.Of(ctx)}
+	if s.wrong != nil {
+		return in, s.wrong
+	}
 	if err := ident.Name("name", s.Name); err != nil {
 		return in, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pointsman/pointsman/engine"
+	"github.com/pointsman/pointsman/internal/tracing"
 	"github.com/pointsman/pointsman/subjects"
 )
 
@@ -25,6 +26,18 @@ type NewInstance struct {
 	UniqueKey      string          `json:"unique_key,omitempty"`
 	UniqueScope    []engine.Status `json:"unique_scope,omitempty"`
 	DedupKey       string          `json:"dedup_key,omitempty"` // a second start with it is a duplicate; the Idempotency-Key of a single one
+
+	wrong error // that decoding alone can see
+}
+
+// UnmarshalJSON reads it strictly.
+func (n *NewInstance) UnmarshalJSON(body []byte) error {
+	type plain NewInstance
+	if err := strict(body, (*plain)(n)); err != nil {
+		return err
+	}
+	n.wrong = emptyKey(body, "correlation_key", "partition_key", "unique_key", "dedup_key")
+	return nil
 }
 
 // StartRequest starts one instance, or each of an array.
@@ -40,7 +53,9 @@ func (a *API) Start(ctx context.Context, project string, r StartRequest) (any, e
 	if err := r.Items.check(); err != nil {
 		return nil, err
 	}
-	starts := make([]engine.NewInstance, len(r.Items.All))
+	out := Results{Results: make([]Item, len(r.Items.All))}
+	var starts []engine.NewInstance
+	var at []int // where they stand in the array
 	for i, n := range r.Items.All {
 		if r.Items.One && n.DedupKey == "" {
 			n.DedupKey = r.IdempotencyKey
@@ -50,7 +65,16 @@ func (a *API) Start(ctx context.Context, project string, r StartRequest) (any, e
 				return nil, invalid("reply_to", "%v", err)
 			}
 		}
-		starts[i] = n.instance(project)
+		switch {
+		case n.wrong == nil:
+			starts, at = append(starts, n.instance(ctx, project)), append(at, i)
+		case r.Items.One:
+			return nil, n.wrong
+		case r.Atomic:
+			return nil, &engine.BatchError{Index: i, Err: n.wrong}
+		default:
+			out.Results[i].Error = ErrorOf(n.wrong)
+		}
 	}
 	if r.Items.One {
 		in, err := a.Client.Start(ctx, starts[0])
@@ -63,20 +87,21 @@ func (a *API) Start(ctx context.Context, project string, r StartRequest) (any, e
 	if err != nil {
 		return nil, err
 	}
-	out := Results{Results: make([]Item, len(receipts))}
-	for i, r := range receipts {
-		out.Results[i].Error = ErrorOf(r.Err)
+	for k, r := range receipts {
+		item := &out.Results[at[k]]
+		item.Error = ErrorOf(r.Err)
 		if r.Err == nil {
-			out.Results[i].Result, out.Results[i].InstanceID = string(r.Result), optionalID(r.InstanceID)
+			item.Result, item.InstanceID = string(r.Result), optionalID(r.InstanceID)
 		}
 	}
 	return out, nil
 }
 
-func (n NewInstance) instance(project string) engine.NewInstance {
+func (n NewInstance) instance(ctx context.Context, project string) engine.NewInstance {
 	in := engine.NewInstance{
 		Project: project, Machine: n.Machine, Version: n.Version, Start: n.Step, CorrelationKey: n.CorrelationKey, State: n.State, Queue: n.Queue, Priority: n.Priority,
 		ReplyTo: n.ReplyTo, NotifyURL: n.NotifyURL, DedupKey: n.DedupKey, PartitionKey: n.PartitionKey, UniqueKey: n.UniqueKey, UniqueScope: n.UniqueScope,
+		Traceparent: tracing.Of(ctx),
 	}
 	if n.RunAt != nil {
 		in.RunAt = *n.RunAt

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/auth"
+	"github.com/pointsman/pointsman/internal/tracing"
 )
 
 // UpdateRequest steers an instance by an update.
@@ -15,7 +16,6 @@ type UpdateRequest struct {
 	Arg            json.RawMessage `json:"arg,omitempty" http:"body"`
 	Wait           string          `json:"wait,omitempty" http:"query,wait"`                        // for the step that takes it, at most this long; a duration as 5s
 	IdempotencyKey string          `json:"idempotency_key,omitempty" http:"header,Idempotency-Key"` // a second request with it gets the first verdict
-	Traceparent    string          `json:"-" http:"header,Traceparent"`
 }
 
 // Updated is the verdict on an update. A refusal is an answer, and no error.
@@ -50,7 +50,7 @@ func (a *API) Update(ctx context.Context, project string, r UpdateRequest) (Upda
 	if err != nil {
 		return Updated{}, err
 	}
-	res, err := a.Client.Update(ctx, ref, engine.UpdateRequest{Name: r.Name, Arg: r.Arg, IdempotencyKey: r.IdempotencyKey, SentBy: auth.Caller(ctx), Traceparent: r.Traceparent})
+	res, err := a.Client.Update(ctx, ref, engine.UpdateRequest{Name: r.Name, Arg: r.Arg, IdempotencyKey: r.IdempotencyKey, SentBy: auth.Caller(ctx), Traceparent: tracing.Of(ctx)})
 	if err != nil || !res.Accepted {
 		return Updated{Reason: res.Reason}, err
 	}

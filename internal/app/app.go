@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"runtime/debug"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -14,11 +16,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/trace"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pointsman/pointsman/bridge"
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/config"
+	"github.com/pointsman/pointsman/internal/dashboard"
 	"github.com/pointsman/pointsman/internal/httpapi"
 	"github.com/pointsman/pointsman/internal/natsapi"
 	"github.com/pointsman/pointsman/internal/natsio"
@@ -42,11 +46,11 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 	}
 	hup := listenForHUP(cfg)
 	defer hup.stop()
-	return run(ctx, cfg, program{"bridge", cfg.HTTP.Addr, httpapi.Starting(), admitAPI}, log, announce, func(p *parts) (component, error) {
+	return run(ctx, cfg, program{"bridge", cfg.HTTP.Addr, dashboard.Over(httpapi.Starting()), admitAPI}, log, announce, func(p *parts) (component, error) {
 		b, err := bridge.New(bridge.Config{
 			Conn: p.nc, JetStream: p.js, Subjects: p.space, Inbox: p.client, Journal: p.client, Outbox: p.client,
 			Routes: routes, NoSignalsRoute: !cfg.SignalsRoute, ManageStreams: cfg.NATS.ManageStreams, Replicas: cfg.NATS.Replicas,
-			ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log, Metrics: p.metrics,
+			ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log, Metrics: p.metrics, Tracing: p.tracing,
 		})
 		if err != nil {
 			return nil, err
@@ -56,7 +60,7 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 			return nil, err
 		}
 		service, err := natsapi.New(natsapi.Config{
-			Conn: p.nc, Subjects: p.space, API: operations, Version: Version, ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log,
+			Conn: p.nc, Subjects: p.space, API: operations, Version: Version, ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Tracing: p.tracing, Logger: log,
 		})
 		if err != nil {
 			return nil, err
@@ -87,7 +91,7 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 				b.Poke()
 			}
 		})
-		p.srv.serveAPI(web)
+		p.srv.serveAPI(dashboard.Over(web))
 		return &bridgeAndAPI{Bridge: b, sender: sender, jobs: jobs, service: service, web: web, reloader: reloader, deafen: stop}, err
 	})
 }
@@ -97,10 +101,7 @@ func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machin
 	if err := errors.Join(checkDatabase(cfg), checkNATS(cfg)); err != nil {
 		return err
 	}
-	if len(cfg.Flows) > 0 {
-		return cfg.Errorf("flows", "flows are not in this version: use a remote machine, or one in Go, with package engine")
-	}
-	if len(cfg.Machines)+len(machines) == 0 {
+	if len(cfg.Machines)+len(cfg.Flows)+len(machines) == 0 {
 		log.Warn("no machines are configured: this worker runs no steps, only deadlines and leases that ran out")
 	}
 	return run(ctx, cfg, program{"worker", cfg.Worker.HTTPAddr, http.NotFoundHandler(), admitAll}, log, announce, func(p *parts) (component, error) {
@@ -108,12 +109,16 @@ func RunWorker(ctx context.Context, cfg *config.Config, log *slog.Logger, machin
 		if err != nil {
 			return nil, err
 		}
+		flows, err := flowMachines(ctx, p, cfg, log)
+		if err != nil {
+			return nil, err
+		}
 		worker, err := engine.NewWorker(p.client, engine.WorkerConfig{
-			Machines: slices.Concat(machines, remotes), Queues: cfg.Worker.Queues, Lease: cfg.Worker.Lease, Heartbeat: cfg.Worker.Heartbeat, PollInterval: cfg.Worker.PollInterval,
+			Machines: slices.Concat(machines, remotes, flows), Queues: cfg.Worker.Queues, Lease: cfg.Worker.Lease, Heartbeat: cfg.Worker.Heartbeat, PollInterval: cfg.Worker.PollInterval,
 			ReapInterval: cfg.Worker.ReapInterval, ShutdownTimeout: cfg.Worker.ShutdownTimeout, Logger: log,
 			Retention: engine.Retention{Instances: cfg.Retention.Instances, Dedup: cfg.Retention.Dedup, Triggers: cfg.Retention.Triggers, Webhooks: cfg.Retention.Webhooks, Jobs: cfg.Retention.Jobs},
 		})
-		if err != nil || len(cfg.Machines)+len(machines) == 0 {
+		if err != nil || len(cfg.Machines)+len(cfg.Flows)+len(machines) == 0 {
 			return worker, err
 		}
 		return &workerOnNATS{Worker: worker, parts: p, machines: machines, shutdown: cfg.Worker.ShutdownTimeout, log: log}, nil
@@ -136,6 +141,7 @@ type parts struct {
 	client  *engine.Client
 	srv     *server
 	metrics *prometheus.Registry
+	tracing trace.TracerProvider // nil: none
 }
 
 // program is which one runs.
@@ -147,8 +153,15 @@ type program struct {
 	admit func(ctx context.Context, cfg *config.Config, p *parts, log *slog.Logger) error
 }
 
+// gcPercent takes the place of Go's default, 100: what the programs keep is small, and what they make lives for a batch, so that at the
+// default they would look through the same few megabytes many times a second.
+const gcPercent = 300
+
 // run serves health and metrics from the first moment, waits for the database, then runs what build makes.
 func run(ctx context.Context, cfg *config.Config, prog program, log *slog.Logger, announce func(string), build func(*parts) (component, error)) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	p := &parts{metrics: newRegistry()}
 	srv, err := listen(prog.addr, p.metrics, prog.rest, log)
 	if err != nil {
@@ -172,6 +185,12 @@ func (p *parts) run(ctx context.Context, cfg *config.Config, prog program, log *
 	if p.space, err = subjects.New(cfg.NATS.SubjectPrefix); err != nil {
 		return err
 	}
+	tracing, flush, err := startTracing(ctx, prog.name, log)
+	if err != nil {
+		return err
+	}
+	defer flush()
+	p.tracing = tracing
 	if p.db, err = engine.Connect(ctx, cfg.Database.URL, cfg.Database.MaxConns, cfg.Database.Pooler == config.PoolerTransaction); err != nil {
 		return fmt.Errorf("database: %w", err)
 	}
@@ -201,7 +220,7 @@ func (p *parts) run(ctx context.Context, cfg *config.Config, prog program, log *
 	p.waker = wake.New(p.nc, p.space)
 	defer p.waker.Close()
 	if p.client, err = engine.NewClient(p.db, engine.Config{
-		Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics, AskValidator: remote.Validators(p.nc, p.space),
+		Schema: cfg.Database.Schema, Outcomes: outcomes(cfg), Waker: p.waker, Logger: log, Metrics: p.metrics, Tracing: p.tracing, AskValidator: remote.Validators(p.nc, p.space),
 		ValidateTimeout: validateTimeout(cfg), MaxActiveTriggers: cfg.Quotas.MaxActiveTriggers, KeepDedup: cfg.Retention.Dedup,
 	}); err != nil {
 		return err

@@ -5,10 +5,12 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/config"
 	"github.com/pointsman/pointsman/internal/natstest"
 	"github.com/pointsman/pointsman/internal/pgtest"
@@ -80,6 +82,54 @@ func eventually(t *testing.T, url, want string) {
 		}
 		if time.Now().After(deadline) {
 			t.Fatalf("%s says %q, want %q", url, body, want)
+		}
+	}
+}
+
+// A flow keeps the text that it was first registered with, and says where another one stands; its queue may change.
+func TestFlowOfAnotherText(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	client, err := engine.NewClient(db.Pool, engine.Config{Schema: db.Schema, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const flow = "flows:\n  - name: f\n    version: VERSION\n    queue: QUEUE\n    steps:\n      - {ref: a, type: sleep, sleep_duration: LONG}\n"
+	for _, c := range []struct{ version, queue, long, err string }{
+		{"1", "default", "1h", ""},
+		{"1", "other", "1h", ""},
+		{"1", "default", "2h", "pointsman.yaml:3:14: flows[0].version: flow f version 1 was registered with another text"},
+		{"2", "default", "2h", ""},
+		{"1", "default", "1h", ""},
+	} {
+		cfg := parse(t, strings.NewReplacer("VERSION", c.version, "QUEUE", c.queue, "LONG", c.long).Replace(flow))
+		machines, err := flowMachines(t.Context(), &parts{client: client}, cfg, quiet)
+		if c.err == "" && (err != nil || len(machines) != 2) || c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+}
+
+// What flows call is for the worker, what they publish for the bridge.
+func TestRightsOfFlows(t *testing.T) {
+	t.Parallel()
+	cfg := parse(t, `
+flows:
+  - name: f
+    steps:
+      - {ref: a, type: call, subject: "a.{{payload.b}}.c-{{payload.d}}"}
+      - {ref: b, type: publish, subject: mails.out}
+      - {ref: c, type: publish, subject: "{{payload.to}}"}
+`)
+	all, err := Permissions(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range map[int][]string{0: {"mails.out"}, 1: {"a.*.*"}} {
+		for _, subject := range want {
+			if !slices.Contains(all[i].Publish, subject) {
+				t.Errorf("%s may not publish to %s: %v", all[i].Program, subject, all[i].Publish)
+			}
 		}
 	}
 }

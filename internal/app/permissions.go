@@ -8,6 +8,7 @@ import (
 	"github.com/pointsman/pointsman/bridge"
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/config"
+	"github.com/pointsman/pointsman/internal/dag"
 	"github.com/pointsman/pointsman/subjects"
 )
 
@@ -65,6 +66,9 @@ func bridgeRights(cfg *config.Config, space subjects.Space, routes []bridge.Rout
 			publish = append(publish, rt.Start.ReplyTo)
 		}
 	}
+	for _, f := range cfg.Flows {
+		publish = append(publish, f.Subjects(dag.Publish)...)
+	}
 	publish = append(publish, reading(space.DeadLettersStream())...)
 	publish = append(publish, "$JS.API.STREAM.MSG.DELETE."+space.DeadLettersStream()) // replayed, or dropped
 	if cfg.NATS.ManageStreams {
@@ -92,6 +96,9 @@ func workerRights(cfg *config.Config, space subjects.Space) Rights {
 	publish, subscribe := []string{space.Wake("*"), space.Notice("*")}, []string{inboxes}
 	for _, m := range cfg.Machines {
 		publish = append(publish, space.Step(m.Name, ">"))
+	}
+	for _, f := range cfg.Flows {
+		publish = append(publish, f.Subjects(dag.Call)...)
 	}
 	for _, queue := range slices.Sorted(maps.Keys(cfg.Worker.Queues)) {
 		subscribe = append(subscribe, space.Wake(queue))

@@ -212,14 +212,15 @@ func (f *fort) listen(user string) (asked func(pattern string) bool) {
 	f.Helper()
 	var mu sync.Mutex
 	heard := map[string]bool{}
-	_, err := f.connect("admin").Subscribe(">", func(m *nats.Msg) {
+	admin := f.connect("admin")
+	_, err := admin.Subscribe(">", func(m *nats.Msg) {
 		if strings.HasPrefix(m.Reply, "_INBOX."+user+".") {
 			mu.Lock()
 			defer mu.Unlock()
 			heard[m.Subject] = true
 		}
 	})
-	if err != nil {
+	if err := errors.Join(err, admin.Flush()); err != nil { // what is asked from now on is heard
 		f.Fatal(err)
 	}
 	return func(pattern string) bool {

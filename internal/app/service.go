@@ -52,7 +52,7 @@ func (p *parts) operations(cfg *config.Config, mapper *bridge.Mapper, b *bridge.
 		Replayer: bridge.NewReplayer(letters, mapper, p.client),
 		Dropper:  bridge.NewDropper(letters, p.client, cfg.Retention.Dedup),
 		Tracer:   bridge.NewTracer(p.js, p.space, mapper, p.client, cfg.Retention.Dedup),
-		Operator: bridge.NewOperator(p.js, mapper, p.client, p.client, b.Trouble, log),
+		Operator: bridge.NewOperator(p.js, mapper, p.client, p.client, b, log),
 	})
 }
 

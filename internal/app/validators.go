@@ -18,19 +18,37 @@ import (
 // registerValidators registers what the configuration says of the updates of its machines. The bridge asks them; a worker makes known
 // that they are there, so that no bridge which lacks them accepts an update unasked.
 func (p *parts) registerValidators(cfg *config.Config) error {
-	machines := slices.SortedStableFunc(slices.Values(cfg.Machines), func(a, b config.Machine) int { return cmp.Compare(a.Version, b.Version) })
-	for _, m := range machines {
-		for _, u := range m.Updates {
-			v, err := p.validator(m.Name, u)
+	for _, m := range updating(cfg) {
+		for _, u := range m.updates {
+			v, err := p.validator(m.name, u)
 			if err == nil {
-				err = p.client.Validate(m.Name, u.Name, v)
+				err = p.client.Validate(m.name, u.Name, v)
 			}
 			if err != nil {
-				return cfg.Errorf("machines", "machine %s, update %s: %v", m.Name, u.Name, err)
+				return cfg.Errorf(m.section, "%s, update %s: %v", m.name, u.Name, err)
 			}
 		}
 	}
 	return nil
+}
+
+// updated is a machine or flow whose updates are validated.
+type updated struct {
+	section, name string
+	version       int
+	updates       []config.Update
+}
+
+// updating are those of the configuration, the newest version of each last.
+func updating(cfg *config.Config) (all []updated) {
+	for _, m := range cfg.Machines {
+		all = append(all, updated{"machines", m.Name, m.Version, m.Updates})
+	}
+	for _, f := range cfg.Flows {
+		all = append(all, updated{"flows", f.Name, f.Version, f.Updates})
+	}
+	slices.SortStableFunc(all, func(a, b updated) int { return cmp.Compare(a.version, b.version) })
+	return all
 }
 
 // validator asks all that the configuration names, until something refuses.
@@ -95,8 +113,8 @@ func whenValidator(when *expr.Condition, reason string) engine.Validator {
 // validateTimeout leaves each validator of the configuration its own time.
 func validateTimeout(cfg *config.Config) (most time.Duration) {
 	most = 10 * time.Second
-	for _, m := range cfg.Machines {
-		for _, u := range m.Updates {
+	for _, m := range updating(cfg) {
+		for _, u := range m.updates {
 			most = max(most, u.Timeout)
 		}
 	}

@@ -25,7 +25,7 @@ func (p *parts) web(cfg *config.Config, operations *api.API, log *slog.Logger) (
 	open := cfg.CheckBind(false) == nil && cfg.HTTP.AdminToken == ""
 	return httpapi.New(httpapi.Config{
 		API: operations, Guard: auth.NewGuard(auth.GuardConfig{AdminToken: cfg.HTTP.AdminToken, Keys: keys, Open: open}),
-		MaxBody: cfg.HTTP.MaxBody, Version: Version, ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log,
+		MaxBody: cfg.HTTP.MaxBody, Version: Version, ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log, Metrics: p.metrics, Tracing: p.tracing,
 	})
 }
 

@@ -32,6 +32,7 @@ type Stack struct {
 	NATSURL     string
 	DatabaseURL string
 	HTTPURL     string // of the bridge
+	WorkerURL   string // of the worker: health and metrics
 	Config      *config.Config
 	Space       subjects.Space
 	JS          jetstream.JetStream
@@ -49,7 +50,7 @@ func Start(t testing.TB, yaml string, streams map[string][]string, machines ...*
 	s.configure(t, yaml)
 	s.log = slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s.HTTPURL = s.Bridge(t)
-	s.run(t, "worker", func(ctx context.Context, announce func(string)) error {
+	s.WorkerURL = "http://" + s.run(t, "worker", func(ctx context.Context, announce func(string)) error {
 		return app.RunWorker(ctx, s.Config, s.log, machines, announce)
 	})
 	return s

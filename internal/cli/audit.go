@@ -75,14 +75,7 @@ the route refuses and whose dead letter was removed in another way, by the limit
 }
 
 func (n *connection) audit(c *cobra.Command, request bridge.AuditRequest) error {
-	cfg, err := n.load(c)
-	if err != nil {
-		return err
-	}
-	if n.natsURL != "" {
-		cfg.NATS.URL = n.natsURL
-	}
-	nc, err := dial(cfg)
+	cfg, nc, err := n.dial(c)
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ type bulk struct {
 	rate         int
 	wait         bool
 	yes          bool
+	idempotency  string
 }
 
 const bulkHelp = `
@@ -36,7 +37,7 @@ With --all it is for all instances that the other flags say, as a job of the bri
 does. Without --yes it is shown how many these are first. "pointsman jobs" shows what became of it.`
 
 // bulkFlags are those that only go with --all.
-var bulkFlags = []string{"machine", "machine-version", "status", "queue", "prefix", "inserted-from", "inserted-before", "dry-run", "rate", "wait", "yes"}
+var bulkFlags = []string{"machine", "machine-version", "status", "queue", "prefix", "inserted-from", "inserted-before", "dry-run", "rate", "wait", "yes", "idempotency-key"}
 
 func (b *bulk) add(c *cobra.Command) {
 	c.Long += bulkHelp
@@ -53,6 +54,7 @@ func (b *bulk) add(c *cobra.Command) {
 	f.IntVar(&b.rate, "rate", 0, "with --all: instances a second at most (default: as many as go)")
 	f.BoolVar(&b.wait, "wait", false, "with --all: wait for the end of the job, and show how far it has come")
 	f.BoolVar(&b.yes, "yes", false, "with --all: do not show how many first")
+	f.StringVar(&b.idempotency, "idempotency-key", "", "with --all: a second request with the same one is the same job")
 	statuses := []string{"runnable", "executing", "awaiting_signal"}
 	if b.kind == engine.JobRetry {
 		statuses = []string{"failed", "canceled"}
@@ -120,6 +122,7 @@ func (b *bulk) run(c *cobra.Command, n *connection, args engine.JobArgs) error {
 			}
 		}
 		var j api.Job
+		request.IdempotencyKey = b.idempotency
 		if err := s.ask(ctx, natsapi.VerbJobsStart, request, &j); err != nil {
 			return err
 		}

@@ -13,8 +13,9 @@ func devCommand(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use: "dev", Short: "Run everything here: bridge, worker, NATS and Postgres, with an example",
 		Long: `dev starts a NATS server and a private Postgres, a bridge and a worker with the orders example, prints where they are, and stays up.
-With --config it runs the routes and remote machines of that file instead of the example's, and makes the streams they read.
-What it stores is removed at the end, unless --data-dir says where to keep it.
+With --config it runs the routes, remote machines and flows of that file instead of the example's, and makes the streams they read.
+What it stores is removed at the end, unless --data-dir says where to keep it. With --env it writes its addresses into a file when all is up,
+as lines that a shell of another terminal reads, with ". ./dev.env"; commands and programs there then find it.
 
 --traffic publishes what a shop would: the events of so many orders, and among them duplicates, payments that come before their order or
 after its end, orders that nobody pays, messages that nobody can read. When all is settled a table says what became of each message,
@@ -22,6 +23,7 @@ from what is stored. With --exit that is the end, with status 0 only if all of i
 Postgres and the NATS server with SIGKILL meanwhile, a dozen times.`,
 		Example: `  pointsman dev
   pointsman dev --config parcels.yaml
+  pointsman dev --env dev.env
   pointsman dev --data-dir ./data
   pointsman dev --traffic 2000 --exit
   pointsman dev --traffic 2000 --exit --chaos
@@ -49,6 +51,7 @@ Postgres and the NATS server with SIGKILL meanwhile, a dozen times.`,
 	}
 	f := c.Flags()
 	f.StringVar(&d.DataDir, "data-dir", "", "keep streams and database here")
+	f.StringVar(&d.EnvFile, "env", "", "write the addresses into this file when all is up, and remove it at the end")
 	f.StringVar(&d.DatabaseURL, "database-url", "", "use this Postgres instead of a private one")
 	f.StringVar(&d.NATSURL, "nats-url", "", "use this NATS server instead of an embedded one")
 	f.IntVar(&d.Traffic, "traffic", 0, "publish the events of so many orders")

@@ -26,12 +26,9 @@ serves. It changes nothing. What is wrong makes the exit status 1; a warning doe
 		Example: "  pointsman doctor --config pointsman.yaml\n  pointsman doctor -o 'jsonpath=$.checks[?(@.result == \"wrong\")].do'",
 		Args:    args(cobra.NoArgs), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			cfg, err := n.load(c)
+			cfg, err := n.configured(c)
 			if err != nil {
 				return err
-			}
-			if n.natsURL != "" {
-				cfg.NATS.URL = n.natsURL
 			}
 			ctx, cancel := context.WithTimeout(c.Context(), doctorTimeout)
 			defer cancel()

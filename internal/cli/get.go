@@ -2,14 +2,17 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/pointsman/pointsman/client"
+	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/natsapi"
 )
@@ -28,6 +31,7 @@ func target(ref string) (key, id string) {
 func getCommand(o *options) *cobra.Command {
 	n := o.connection()
 	var wait time.Duration
+	var status string
 	var watch bool
 	c := &cobra.Command{
 		Use: "get REF", Short: "Show an instance",
@@ -35,6 +39,7 @@ func getCommand(o *options) *cobra.Command {
 instance that has the key now, or else had it last.`,
 		Example: `  pointsman get key:order-1001
   pointsman get key:order-1001 --wait 30s        until it has ended, 30 seconds at most
+  pointsman get key:order-1001 --wait 30s --status awaiting_signal    until it waits, or has ended
   pointsman get key:order-1001 --watch           a line for each change, until it has ended
   pointsman get key:order-1001 --json | jq .state`,
 		Args: args(cobra.ExactArgs(1)), ValidArgsFunction: cobra.NoFileCompletions,
@@ -45,11 +50,21 @@ instance that has the key now, or else had it last.`,
 			if wait < 0 {
 				return usage(c, fmt.Errorf("--wait %s: is negative", wait))
 			}
+			if status != "" && wait == 0 {
+				return usage(c, errors.New("--status goes with --wait"))
+			}
+			if status != "" && !slices.Contains(statuses, engine.Status(status)) {
+				return usage(c, fmt.Errorf("--status %s: want one of %q", status, statuses))
+			}
 			return n.run(c, func(ctx context.Context, s *session) error {
 				if watch {
 					return s.watch(ctx, args[0])
 				}
-				in, err := s.get(ctx, args[0], wait)
+				get := s.get
+				if status != "" {
+					get = s.await(engine.Status(status))
+				}
+				in, err := get(ctx, args[0], wait)
 				if err != nil {
 					return err
 				}
@@ -58,6 +73,7 @@ instance that has the key now, or else had it last.`,
 		},
 	}
 	c.Flags().DurationVar(&wait, "wait", 0, "wait for its end, at most this long")
+	c.Flags().StringVar(&status, "status", "", "with --wait: until it has this status, or has ended")
 	c.Flags().BoolVar(&watch, "watch", false, "show each change, until it has ended")
 	return n.add(c)
 }
@@ -85,6 +101,32 @@ func (s *session) get(ctx context.Context, ref string, wait time.Duration) (in a
 			return in, err
 		}
 		ref = in.ID // a key could be another's next
+	}
+}
+
+// await is get for an instance that is to have a status: the answer is as soon as it has, or has ended, or the time is up.
+func (s *session) await(status engine.Status) func(context.Context, string, time.Duration) (api.Instance, error) {
+	return func(ctx context.Context, ref string, wait time.Duration) (in api.Instance, err error) {
+		for until := time.Now().Add(wait); ; {
+			in, err = s.get(ctx, ref, 0)
+			if err != nil || in.Status == status || in.FinishedAt != nil || time.Now().After(until) {
+				return in, err
+			}
+			ref = in.ID // a key could be another's next
+			if err := idle(ctx, watchInterval); err != nil {
+				return in, err
+			}
+		}
+	}
+}
+
+// idle is for what is asked again and again.
+func idle(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
 	}
 }
 

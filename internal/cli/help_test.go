@@ -67,6 +67,22 @@ func checkExample(t *testing.T, c *cobra.Command, line string) {
 	}
 }
 
+// Every command that comes to an answer writes it as JSON too.
+func TestEveryAnswerIsJSONToo(t *testing.T) {
+	t.Parallel()
+	for _, c := range all(cli.Pointsman()) {
+		switch c.Name() {
+		case "dev", "bridge", "worker": // stay up
+			continue
+		case "schema": // is JSON anyway
+			continue
+		}
+		if !c.HasSubCommands() && !c.Hidden && c.Flags().Lookup("json") == nil {
+			t.Errorf("%s: has no --json", c.CommandPath())
+		}
+	}
+}
+
 // What talks to NATS takes the same flags everywhere.
 func TestFlags(t *testing.T) {
 	t.Parallel()

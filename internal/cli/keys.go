@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/spf13/cobra"
@@ -108,15 +110,9 @@ func keysListCommand(o *options) *cobra.Command {
 		Example: "  pointsman keys list\n  pointsman keys list --project shop --all --json",
 		RunE: func(c *cobra.Command, _ []string) error {
 			return f.with(c, func(_ *config.Config, keys *auth.Keys) error {
-				list := []auth.Key{}
-				for after := uuid.Nil; ; after = list[len(list)-1].ID {
-					page, err := keys.List(c.Context(), f.project, all, after, keysPage)
-					if err != nil {
-						return err
-					}
-					if list = append(list, page...); len(page) < keysPage {
-						break
-					}
+				list, err := listKeys(c.Context(), keys, f.project, all)
+				if err != nil {
+					return err
 				}
 				if f.json {
 					return f.document(c.OutOrStdout(), map[string]any{"items": list})
@@ -132,6 +128,19 @@ func keysListCommand(o *options) *cobra.Command {
 
 const keysPage = 200
 
+func listKeys(ctx context.Context, keys *auth.Keys, project string, revoked bool) ([]auth.Key, error) {
+	list := []auth.Key{}
+	for after := uuid.Nil; ; after = list[len(list)-1].ID {
+		page, err := keys.List(ctx, project, revoked, after, keysPage)
+		if err != nil {
+			return nil, err
+		}
+		if list = append(list, page...); len(page) < keysPage {
+			return list, nil
+		}
+	}
+}
+
 func keysTable(keys []auth.Key) *table {
 	t := newTable("NAME", "PROJECT", "SCOPE", "KEY", "CREATED", "LAST USED", "REVOKED")
 	for _, k := range keys {
@@ -144,17 +153,22 @@ func keysRevokeCommand(o *options) *cobra.Command {
 	f := &keyFlags{options: o}
 	c := &cobra.Command{
 		Use: "revoke NAME", Short: "End a key, within seconds", Args: args(cobra.ExactArgs(1)), ValidArgsFunction: cobra.NoFileCompletions,
-		Long: `revoke ends a key, by its name or its id; bridges notice within seconds. With the last key, and without an admin token, an API that is bound to
-its own machine is open there again, and any other refuses everything.`,
-		Example: "  pointsman keys revoke checkout --project shop",
+		Long: `revoke ends a key, by its name or its id; bridges notice within seconds. Where keys of several projects have the name, --project says
+which. With the last key, and without an admin token, an API that is bound to its own machine is open there again, and any other refuses
+everything.`,
+		Example: "  pointsman keys revoke checkout\n  pointsman keys revoke checkout --project shop",
 		RunE: func(c *cobra.Command, args []string) error {
-			return f.with(c, func(cfg *config.Config, keys *auth.Keys) error {
-				key, found, err := keys.Revoke(c.Context(), f.projectOf(cfg), args[0])
+			return f.with(c, func(_ *config.Config, keys *auth.Keys) error {
+				project, err := f.projectWith(c, keys, args[0])
+				if err != nil {
+					return err
+				}
+				key, found, err := keys.Revoke(c.Context(), project, args[0])
 				if err != nil {
 					return err
 				}
 				if !found {
-					return fmt.Errorf("not_found: the project %s has no key %q: pointsman keys list shows them", f.projectOf(cfg), args[0])
+					return fmt.Errorf("not_found: the project %s has no key %q: pointsman keys list shows them", project, args[0])
 				}
 				if f.json {
 					return f.document(c.OutOrStdout(), key)
@@ -164,6 +178,31 @@ its own machine is open there again, and any other refuses everything.`,
 			})
 		},
 	}
-	f.add(c, "project that it belongs to (default: the configuration's)")
+	f.add(c, "project that it belongs to (default: all)")
 	return c
+}
+
+// projectWith is the one that was named, or else the only one that has this key.
+func (f *keyFlags) projectWith(c *cobra.Command, keys *auth.Keys, idOrName string) (string, error) {
+	if f.project != "" {
+		return f.project, nil
+	}
+	list, err := listKeys(c.Context(), keys, "", true)
+	if err != nil {
+		return "", err
+	}
+	var projects []string
+	for _, k := range list {
+		if k.ID.String() == idOrName || k.Name == idOrName && k.RevokedAt == nil {
+			projects = append(projects, k.Project)
+		}
+	}
+	switch len(projects) {
+	case 0:
+		return "", fmt.Errorf("not_found: no project has a key %q: pointsman keys list shows them", idOrName)
+	case 1:
+		return projects[0], nil
+	default:
+		return "", usage(c, fmt.Errorf("the projects %s have a key %q each: want --project", strings.Join(projects, ", "), idOrName))
+	}
 }

@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pointsman/pointsman/bridge"
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/natsapi"
 )
@@ -173,12 +175,13 @@ func sequence(c *cobra.Command, arg string) (uint64, error) {
 func messageCommand(o *options) *cobra.Command {
 	n := o.connection()
 	var request api.MessageRequest
+	var wait time.Duration
 	c := &cobra.Command{
 		Use: "message STREAM SEQ | message --msg-id ID", Short: "Show what became of a message",
 		Long: `message reads a message again, maps it as the routes do now, and looks for what they made of it: started, delivered, duplicate, conflict,
 held, filtered, dropped or dead-lettered; pending where it is not taken in yet, and unknown where nothing is on record of it (any more).
 With --msg-id the last 50,000 messages of each stream are looked through.`,
-		Example: "  pointsman message PAYMENTS 1042\n  pointsman message --msg-id evt-7\n  pointsman message --msg-id evt-7 --stream PAYMENTS --json",
+		Example: "  pointsman message PAYMENTS 1042\n  pointsman message PAYMENTS 1042 --wait 10s\n  pointsman message --msg-id evt-7 --stream PAYMENTS --json",
 		Args:    args(cobra.MaximumNArgs(2)), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			switch {
@@ -189,10 +192,12 @@ With --msg-id the last 50,000 messages of each stream are looked through.`,
 				}
 			case len(args) > 0 || request.MsgID == "":
 				return usage(c, errors.New("want STREAM and SEQ, or --msg-id"))
+			case wait < 0:
+				return usage(c, fmt.Errorf("--wait %s: is negative", wait))
 			}
 			return n.run(c, func(ctx context.Context, s *session) error {
-				var m api.Message
-				if err := s.ask(ctx, natsapi.VerbMessage, request, &m); err != nil {
+				m, err := s.message(ctx, request, wait)
+				if err != nil {
 					return err
 				}
 				if s.json {
@@ -203,8 +208,24 @@ With --msg-id the last 50,000 messages of each stream are looked through.`,
 		},
 	}
 	c.Flags().StringVar(&request.MsgID, "msg-id", "", "its Nats-Msg-Id")
+	c.Flags().DurationVar(&wait, "wait", 0, "wait until no route has it pending, at most this long")
 	c.Flags().StringVar(&request.Stream, "stream", "", "with --msg-id: look in this stream only")
 	return n.add(c)
+}
+
+// message asks what became of a message, until that is decided or the time is up.
+func (s *session) message(ctx context.Context, request api.MessageRequest, wait time.Duration) (m api.Message, err error) {
+	for until := time.Now().Add(wait); ; {
+		m = api.Message{}
+		err = s.ask(ctx, natsapi.VerbMessage, request, &m)
+		pending := slices.ContainsFunc(append([]api.Message{m}, m.Others...), func(m api.Message) bool { return m.Fate == bridge.FatePending })
+		if err != nil || !pending || time.Now().After(until) {
+			return m, err
+		}
+		if err := idle(ctx, watchInterval); err != nil {
+			return m, err
+		}
+	}
 }
 
 func messageTable(m api.Message) *table {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -19,19 +18,17 @@ func cancelCommand(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use: "cancel [REF]", Short: "End an instance",
 		Long: `cancel ends an instance and empties its inbox; what its step is doing right now commits nothing. One that has ended stays as it ended.
-Its children go on, unless with --children, which ends what is live below it, also where it has ended itself before.
+Its children go on, unless with --children, which ends what is live below it, also where it has ended itself before. With --all --children what
+is live below each that the job ends is ended too, and not counted.
 REF is its id, or key:<correlation key>.`,
-		Example: "  pointsman cancel key:order-1001 --reason 'the customer called'\n  pointsman cancel key:import-7 --children\n  pointsman cancel --all --machine order --status awaiting_signal --inserted-before 720h",
+		Example: "  pointsman cancel key:order-1001 --reason 'the customer called'\n  pointsman cancel key:import-7 --children\n  pointsman cancel --all --machine import --children\n  pointsman cancel --all --machine order --status awaiting_signal --inserted-before 720h",
 		Args:    args(cobra.MaximumNArgs(1)), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := b.args(c, len(args), 0, 0); err != nil {
 				return err
 			}
 			if b.all {
-				if request.Children {
-					return usage(c, errors.New("--children goes with a REF: with --all say which machines the children are of"))
-				}
-				return b.run(c, n, engine.JobArgs{Reason: request.Reason})
+				return b.run(c, n, engine.JobArgs{Reason: request.Reason, Children: request.Children})
 			}
 			request.Ref = args[0]
 			return n.run(c, func(ctx context.Context, s *session) error {

@@ -33,7 +33,7 @@ Exit statuses: 0, it is done; 1, it failed or was refused, or what was looked fo
 		statsCommand(&o), queuesCommand(&o), workersCommand(&o), topCommand(&o), doctorCommand(&o), purgeCommand(&o),
 		publishCommand(&o), routesCommand(&o), heldCommand(&o), dlqCommand(&o), messageCommand(&o),
 		auditCommand(&o), triggersCommand(&o), webhooksCommand(&o),
-		keysCommand(&o),
+		keysCommand(&o), flowsCommand(&o), schemaCommand(), benchCommand(&o), benchPartCommand(&o),
 		sub(&o, "bridge", "Run a bridge, as cmd/bridge does", runBridge), sub(&o, "worker", "Run a worker, as cmd/worker does", runWorker()))
 	return root
 }
@@ -51,36 +51,45 @@ func migrateCommand(o *options) *cobra.Command {
 		Example: "  pointsman migrate status\n  pointsman migrate up",
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	up := func(ctx context.Context, cfg *config.Config, _ *slog.Logger) error {
-		if err := cfg.CheckDatabase(); err != nil {
-			return err
-		}
-		if err := migrations.Up(ctx, cfg.Database.URL, cfg.Database.Schema); err != nil {
-			return err
-		}
-		return printVersion(ctx, cfg, c)
-	}
-	status := func(ctx context.Context, cfg *config.Config, _ *slog.Logger) error {
-		if err := cfg.CheckDatabase(); err != nil {
-			return err
-		}
-		return printVersion(ctx, cfg, c)
-	}
 	c.AddCommand(
-		&cobra.Command{
-			Use: "up", Short: "Apply what is missing; safe to run from several places at once", Args: args(cobra.NoArgs),
-			Example: "  POINTSMAN_DATABASE_URL=postgres://localhost/shop pointsman migrate up",
-			RunE:    func(c *cobra.Command, _ []string) error { return o.run(c, up) },
-		},
-		&cobra.Command{
-			Use: "status", Short: "Show the version of the schema, and the one this build needs", Args: args(cobra.NoArgs),
-			Example: "  pointsman migrate status --config pointsman.yaml",
-			RunE:    func(c *cobra.Command, _ []string) error { return o.run(c, status) },
-		})
+		migrationCommand(o, "up", "Apply what is missing; safe to run from several places at once", "POINTSMAN_DATABASE_URL=postgres://localhost/shop pointsman migrate up",
+			func(ctx context.Context, cfg *config.Config) error {
+				return migrations.Up(ctx, cfg.Database.URL, cfg.Database.Schema)
+			}),
+		migrationCommand(o, "status", "Show the version of the schema, and the one this build needs", "pointsman migrate status --config pointsman.yaml",
+			func(context.Context, *config.Config) error { return nil }))
 	return c
 }
 
-func printVersion(ctx context.Context, cfg *config.Config, c *cobra.Command) error {
+// migrationCommand does something to the schema, and says which version it has then.
+func migrationCommand(o *options, name, short, example string, do func(context.Context, *config.Config) error) *cobra.Command {
+	var f output
+	c := &cobra.Command{
+		Use: name, Short: short, Example: "  " + example, Args: args(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.run(c, func(ctx context.Context, cfg *config.Config, _ *slog.Logger) error {
+				if err := cfg.CheckDatabase(); err != nil {
+					return err
+				}
+				if err := do(ctx, cfg); err != nil {
+					return err
+				}
+				return printVersion(ctx, cfg, c, &f)
+			})
+		},
+	}
+	f.addOutput(c)
+	return c
+}
+
+// schemaVersion is what --json says of a schema.
+type schemaVersion struct {
+	Schema  string `json:"schema"`
+	Version int    `json:"version"`
+	Needed  int    `json:"needed"` // by this build
+}
+
+func printVersion(ctx context.Context, cfg *config.Config, c *cobra.Command, f *output) error {
 	conn, err := pgx.Connect(ctx, cfg.Database.URL)
 	if err != nil {
 		return fmt.Errorf("database: %w", err)
@@ -89,6 +98,9 @@ func printVersion(ctx context.Context, cfg *config.Config, c *cobra.Command) err
 	version, err := migrations.Current(ctx, conn, cfg.Database.Schema)
 	if err != nil {
 		return err
+	}
+	if f.json {
+		return f.document(c.OutOrStdout(), schemaVersion{cfg.Database.Schema, version, migrations.Version})
 	}
 	state := "up to date"
 	if version < migrations.Version {

@@ -25,7 +25,7 @@ func Worker() *cobra.Command { return WorkerWith() }
 // WorkerWith is the command of a worker that has these machines beside those of its configuration.
 func WorkerWith(machines ...*engine.Machine) *cobra.Command {
 	return program("worker", "Run the instances of the configured machines",
-		`worker runs the machines of the configuration, whose steps are answered over NATS by services of yours, and does what any worker
+		`worker runs the flows of the configuration, and its machines, whose steps are answered over NATS by services of yours, and does what any worker
 does for all instances: deadlines, delayed starts, leases and holds that ran out. Machines in Go run in a program of your own that
 imports package engine. More copies share the work. SIGTERM drains.`,
 		"  worker --config pointsman.yaml\n  POINTSMAN_DATABASE_URL=postgres://localhost/shop worker", runWorker(machines...))

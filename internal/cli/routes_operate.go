@@ -20,7 +20,8 @@ func routesListCommand(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use: "list", Short: "Show where the routes of a bridge stand",
 		Long: `list shows the routes of the bridge that answers: who paused them, how many messages wait, how far they have come, and what is wrong. LAG
-are the messages that are not acked; ACK PENDING are those of them that a bridge has in hand.`,
+are the messages that are not acked; ACK PENDING are those of them that a bridge has in hand. THROTTLE is why this bridge reads nothing at
+the moment, or slowly.`,
 		Example: "  pointsman routes list\n  pointsman routes list --watch\n  pointsman routes list --json | jq '.items[] | select(.lag > 1000)'",
 		Args:    args(cobra.NoArgs), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -45,10 +46,10 @@ func (s *session) routes(ctx context.Context) (routes api.Routes, err error) {
 }
 
 func routesTable(items []api.Route) *table {
-	t := newTable("ROUTE", "STREAM", "SUBJECTS", "PAUSED BY", "LAG", "ACK PENDING", "REDELIVERED", "CHECKPOINT", "OWNER", "TROUBLE")
+	t := newTable("ROUTE", "STREAM", "SUBJECTS", "PAUSED BY", "LAG", "ACK PENDING", "REDELIVERED", "CHECKPOINT", "OWNER", "THROTTLE", "TROUBLE")
 	for _, r := range items {
 		t.add(r.Name, r.Stream, short(strings.Join(r.Subjects, " "), 40), strings.Join(r.PausedBy, ", "), text(r.Lag), text(r.AckPending), text(r.Redelivered), text(r.Checkpoint),
-			short(text(r.Owner), 8), text(r.Trouble))
+			short(text(r.Owner), 8), short(text(r.Throttle), 80), text(r.Trouble))
 	}
 	return t
 }

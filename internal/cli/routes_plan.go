@@ -85,14 +85,7 @@ stay, unless --prune: another configuration under the same subject prefix may ha
 
 // operate connects to NATS and to the database.
 func (n *connection) operate(c *cobra.Command, do func(ctx context.Context, o *bridge.Operator, space subjects.Space) error) error {
-	cfg, err := n.load(c)
-	if err != nil {
-		return err
-	}
-	if n.natsURL != "" {
-		cfg.NATS.URL = n.natsURL
-	}
-	nc, err := dial(cfg)
+	cfg, nc, err := n.dial(c)
 	if err != nil {
 		return err
 	}

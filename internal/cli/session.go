@@ -113,12 +113,9 @@ func (n *connection) bearer(c *cobra.Command) (string, error) {
 
 // runNATS connects to NATS.
 func (n *connection) runNATS(c *cobra.Command, do func(ctx context.Context, s *session) error) error {
-	cfg, err := n.load(c)
+	cfg, err := n.configured(c)
 	if err != nil {
 		return err
-	}
-	if n.natsURL != "" {
-		cfg.NATS.URL = n.natsURL
 	}
 	space, err := subjects.New(cfg.NATS.SubjectPrefix)
 	if err != nil {
@@ -135,6 +132,25 @@ func (n *connection) runNATS(c *cobra.Command, do func(ctx context.Context, s *s
 	}
 	s := &session{connection: n, client: client, conn: nc, at: nc.ConnectedUrlRedacted(), out: c.OutOrStdout(), errOut: c.ErrOrStderr()}
 	return s.explain(do(c.Context(), s))
+}
+
+// configured is the configuration, with the server that the command names.
+func (n *connection) configured(c *cobra.Command) (*config.Config, error) {
+	cfg, err := n.load(c)
+	if err == nil && n.natsURL != "" {
+		cfg.NATS.URL = n.natsURL
+	}
+	return cfg, err
+}
+
+// dial connects to the server of the configuration.
+func (n *connection) dial(c *cobra.Command) (*config.Config, *nats.Conn, error) {
+	cfg, err := n.configured(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	nc, err := dial(cfg)
+	return cfg, nc, err
 }
 
 // dial connects as the configuration says.

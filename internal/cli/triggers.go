@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/pointsman/pointsman/client"
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/natsapi"
@@ -94,10 +96,18 @@ func (s *session) showTrigger(g api.Trigger) error {
 
 // triggerCommand completes a command whose request is a key and that shows the trigger.
 func triggerCommand(o *options, verb string, c *cobra.Command) *cobra.Command {
+	return triggerCommandOr(o, verb, c, func(context.Context, *session, string) (bool, error) { return false, nil })
+}
+
+// triggerCommandOr is triggerCommand, unless instead does it.
+func triggerCommandOr(o *options, verb string, c *cobra.Command, instead func(ctx context.Context, s *session, key string) (done bool, err error)) *cobra.Command {
 	n := o.connection()
 	c.Args, c.ValidArgsFunction = args(cobra.ExactArgs(1)), cobra.NoFileCompletions
 	c.RunE = func(c *cobra.Command, args []string) error {
 		return n.run(c, func(ctx context.Context, s *session) error {
+			if done, err := instead(ctx, s, args[0]); done || err != nil {
+				return err
+			}
 			var g api.Trigger
 			if err := s.ask(ctx, verb, api.TriggerRequest{EventKey: args[0]}, &g); err != nil {
 				return err
@@ -109,11 +119,83 @@ func triggerCommand(o *options, verb string, c *cobra.Command) *cobra.Command {
 }
 
 func triggersGetCommand(o *options) *cobra.Command {
-	return triggerCommand(o, natsapi.VerbTrigger, &cobra.Command{
+	var watch bool
+	c := &cobra.Command{
 		Use: "get KEY", Short: "Show the trigger that waits with a key, or else the last one that did",
-		Long:    "get shows the trigger that waits with the key, or else the last one that did.",
-		Example: "  pointsman triggers get approval:order-789\n  pointsman triggers get approval:order-789 --json | jq .response_payload",
+		Long: `get shows the trigger that waits with the key, or else the last one that did. With --watch it shows it in a line, again when it has ended, and
+ends then.`,
+		Example: "  pointsman triggers get approval:order-789\n  pointsman triggers get approval:order-789 --watch\n  pointsman triggers get approval:order-789 --json | jq .response_payload",
+	}
+	c.Flags().BoolVar(&watch, "watch", false, "show it until it has ended")
+	return triggerCommandOr(o, natsapi.VerbTrigger, c, func(ctx context.Context, s *session, key string) (bool, error) {
+		if !watch {
+			return false, nil
+		}
+		return true, s.watchTrigger(ctx, key)
 	})
+}
+
+// watchTrigger shows a trigger each time it has changed.
+func (s *session) watchTrigger(ctx context.Context, key string) error {
+	var last api.Trigger
+	for g, err := range s.triggerStates(ctx, key) {
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if g.ID == last.ID && g.Status == last.Status {
+			continue
+		}
+		last = g
+		if err := s.changeOfTrigger(g); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// triggerStates are those of a trigger, to its end: as a bridge tells them over HTTP, or as it says when it is asked again and again over NATS.
+func (s *session) triggerStates(ctx context.Context, key string) iter.Seq2[api.Trigger, error] {
+	if s.http != nil {
+		c, err := client.New(client.Config{URL: s.http.URL, Token: s.http.Token, Project: s.http.Project})
+		if err != nil {
+			return func(yield func(api.Trigger, error) bool) { yield(api.Trigger{}, err) }
+		}
+		return c.WatchTrigger(ctx, key)
+	}
+	return func(yield func(api.Trigger, error) bool) {
+		tick := time.NewTicker(watchInterval)
+		defer tick.Stop()
+		for {
+			var g api.Trigger
+			err := s.ask(ctx, natsapi.VerbTrigger, api.TriggerRequest{EventKey: key}, &g)
+			if !yield(g, err) || err != nil || g.Ended() {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+		}
+	}
+}
+
+// changeOfTrigger shows one state of a watched trigger in a line.
+func (s *session) changeOfTrigger(g api.Trigger) error {
+	if s.json {
+		return s.another(s.out, g)
+	}
+	line := fmt.Sprintf("%s  %-9s %s", clock(g.RequestedAt), g.Status, g.EventKey)
+	if g.Ended() {
+		line += " " + document(g.ResponsePayload) + text(g.Error)
+	} else {
+		line += ", expires " + clock(g.ExpiresAt)
+	}
+	_, err := fmt.Fprintln(s.out, oneLine(line))
+	return err
 }
 
 func triggersCancelCommand(o *options) *cobra.Command {

@@ -13,11 +13,10 @@ package config
 import (
 	"time"
 
+	"github.com/pointsman/pointsman/internal/dag"
 	"github.com/pointsman/pointsman/internal/expr"
 	"github.com/pointsman/pointsman/internal/ident"
 	"github.com/pointsman/pointsman/subjects"
-
-	"github.com/goccy/go-yaml/ast"
 )
 
 // Config is the whole configuration, valid and complete.
@@ -107,11 +106,10 @@ type Retry struct {
 	Factor      float64
 }
 
-// Flow is a declarative machine as it stands in the file, with the environment already replaced; package flow reads it.
+// Flow is a machine that is declared in the file.
 type Flow struct {
-	File string
-	Path string // "flows[0]"
-	Node ast.Node
+	*dag.Flow
+	Updates []Update // that are validated; those of the newest version are for all
 }
 
 // Worker runs steps.

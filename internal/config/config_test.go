@@ -25,13 +25,20 @@ func environment(vars map[string]string) func(string) (string, bool) {
 
 var noEnvironment = environment(nil)
 
-// Every file of testdata/broken is wrong, and the .txt beside it has what is said about it, line by line.
+// Every file of testdata/broken and testdata/flows is wrong, and the .txt beside it has what is said about it, line by line.
 func TestBroken(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("testdata/broken/*.yaml")
-	if err != nil || len(files) < 40 {
-		t.Fatalf("%d files, %v", len(files), err)
+	for _, dir := range []string{"broken", "flows"} {
+		files, err := filepath.Glob("testdata/" + dir + "/*.yaml")
+		if err != nil || len(files) < 40 {
+			t.Fatalf("%s: %d files, %v", dir, len(files), err)
+		}
+		broken(t, files)
 	}
+}
+
+func broken(t *testing.T, files []string) {
+	t.Helper()
 	env := environment(map[string]string{"BAD_ADDR": "nowhere"})
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -146,7 +153,7 @@ func TestEverythingSet(t *testing.T) {
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, want)
 	}
-	if len(flows) != 1 || flows[0].Path != "flows[0]" || !strings.Contains(flows[0].Node.String(), "name: db") {
+	if len(flows) != 1 || flows[0].Name != "db" || flows[0].Version != 3 || flows[0].Hash == "" || len(flows[0].Steps) != 1 || flows[0].Steps[0].Ref != "a" {
 		t.Errorf("flows: %+v", flows)
 	}
 	if len(routes) != 5 {
@@ -222,7 +229,8 @@ machines:
   - {name: m, version: 2, start: a.b, remote: {timeout: 1m}, queue: q, retry: {max_attempts: 1, initial: 0s, max: 0s, factor: 1.5}}
 flows:
   - name: ${DB}
-    version: 1
+    version: 3
+    steps: [{ref: a, type: sleep, sleep_duration: 1s}]
 worker:
   http_addr: "[::1]:0"
   queues: {a: 1, "b:c": 2}
@@ -334,10 +342,10 @@ func TestCheckDatabase(t *testing.T) {
 
 func TestErrorfFindsThePlace(t *testing.T) {
 	t.Parallel()
-	c := parse(t, "flows:\n  - name: a\n    steps: []\nwebhooks:\n  secret: x\n", noEnvironment)
+	c := parse(t, "flows:\n  - name: a\n    steps: [{ref: a, type: sleep, sleep_duration: 1s}]\nwebhooks:\n  secret: x\n", noEnvironment)
 	for field, want := range map[string]string{
 		"webhooks.secret":    "test.yaml:5:11: webhooks.secret: is wrong",
-		"flows[0].steps[1].": "test.yaml:2:5: flows[0].steps[1].: is wrong",
+		"flows[0].steps[1].": "test.yaml:3:12: flows[0].steps[1].: is wrong",
 		"retention.dedup":    "test.yaml: retention.dedup: is wrong",
 	} {
 		if got := c.Errorf(field, "is %s", "wrong").Error(); got != want {

@@ -42,10 +42,7 @@ func (c *Config) read(o *object) {
 	o.flag("signals_route", &c.SignalsRoute)
 	c.Outcomes.read(o.child("outcomes"))
 	c.readMachines(o)
-	for _, i := range o.list("flows") {
-		o.r.substitute(i.node, i.path)
-		c.Flows = append(c.Flows, Flow{File: o.r.file, Path: i.path, Node: i.node})
-	}
+	c.readFlows(o)
 	c.Worker.read(o.child("worker"))
 	c.Retention.read(o.child("retention"))
 	quotas := o.child("quotas")
@@ -176,16 +173,19 @@ func (m *Machine) read(o *object) {
 	remote.duration("timeout", &m.Remote.Timeout, shortest, longest)
 	remote.close()
 	o.queue("queue", &m.Queue)
-	retry := o.child("retry")
-	retry.integer("max_attempts", &m.Retry.MaxAttempts, 1, math.MaxInt32)
-	retry.duration("initial", &m.Retry.Initial, 0, longest)
-	retry.duration("max", &m.Retry.Max, 0, longest)
-	retry.decimal("factor", &m.Retry.Factor, 1, 1000)
-	retry.close()
+	m.Retry.read(o.child("retry"))
 	m.Updates = readUpdates(o)
 	o.close()
-	if m.Retry.Max < m.Retry.Initial {
-		retry.fail("max", "is %s, want at least initial, %s", formatDuration(m.Retry.Max), formatDuration(m.Retry.Initial))
+}
+
+func (p *Retry) read(o *object) {
+	o.integer("max_attempts", &p.MaxAttempts, 1, math.MaxInt32)
+	o.duration("initial", &p.Initial, 0, longest)
+	o.duration("max", &p.Max, 0, longest)
+	o.decimal("factor", &p.Factor, 1, 1000)
+	o.close()
+	if p.Max < p.Initial {
+		o.fail("max", "is %s, want at least initial, %s", formatDuration(p.Max), formatDuration(p.Initial))
 	}
 }
 
@@ -195,6 +195,7 @@ func (w *Worker) read(o *object) {
 		w.Queues = map[string]int{}
 	}
 	queues := o.child("queues")
+	queues.describesOthers(description{Type: []string{"integer", "string"}})
 	for _, name := range queues.order {
 		if reason := reasonOf(ident.Queue("", name)); reason != "" {
 			o.r.fail(queues.fields[name].key, queues.sub(name), "%s", reason)

@@ -28,11 +28,11 @@ func (c *Config) differences(other *Config) (names []string) {
 	return names
 }
 
-// flowTexts are flows without their places in the file.
+// flowTexts are flows without their layout.
 func flowTexts(flows []Flow) []string {
 	texts := make([]string, len(flows))
 	for i, f := range flows {
-		texts[i] = f.Node.String()
+		texts[i] = f.Hash
 	}
 	return texts
 }

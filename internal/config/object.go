@@ -88,6 +88,7 @@ func (o *object) sub(name string) string {
 // get returns the value of a field, nil when it is absent or null, and makes the field known.
 func (o *object) get(name string) ast.Node {
 	o.known = append(o.known, name)
+	o.describesFirst(name)
 	if f, ok := o.fields[name]; ok {
 		return o.r.resolve(f.value)
 	}
@@ -95,6 +96,9 @@ func (o *object) get(name string) ast.Node {
 }
 
 func (o *object) has(name string) bool {
+	if o.described() != nil {
+		return true // so that what is read then is asked for
+	}
 	f, ok := o.fields[name]
 	return ok && o.r.resolve(f.value) != nil
 }
@@ -110,6 +114,10 @@ func (o *object) fail(name, format string, args ...any) {
 
 // require notes that a field is missing.
 func (o *object) require(name, what string) {
+	if d := o.described(); d != nil {
+		d.Required = append(d.Required, name)
+		return
+	}
 	if !o.has(name) && !o.wrong {
 		o.fail(name, "is missing: want %s", what)
 	}
@@ -182,6 +190,8 @@ func reasonOf(err error) string {
 }
 
 func (o *object) flag(name string, to *bool) {
+	o.describes(name, orVariable(description{Type: "boolean"}))
+	o.defaults(name, *to)
 	o.read(name, "true or false", func(text string) string {
 		if text != "true" && text != "false" {
 			return fmt.Sprintf("is %q, want true or false", text)
@@ -192,6 +202,8 @@ func (o *object) flag(name string, to *bool) {
 }
 
 func (o *object) integer(name string, to *int, least, most int) {
+	o.describesInteger(name, least, most)
+	o.defaults(name, *to)
 	want := fmt.Sprintf("want an integer from %d to %d", least, most)
 	o.read(name, want[len("want "):], func(text string) string {
 		n, err := strconv.Atoi(text)
@@ -204,6 +216,8 @@ func (o *object) integer(name string, to *int, least, most int) {
 }
 
 func (o *object) decimal(name string, to *float64, least, most float64) {
+	o.describes(name, orVariable(description{Type: "number", Minimum: &least, Maximum: &most}))
+	o.defaults(name, *to)
 	o.read(name, "a number", func(text string) string {
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(f >= least && f <= most) {
@@ -215,6 +229,10 @@ func (o *object) decimal(name string, to *float64, least, most float64) {
 }
 
 func (o *object) duration(name string, to *time.Duration, least, most time.Duration) {
+	o.describes(name, description{Type: "string", Pattern: durationPattern})
+	if *to != 0 {
+		o.defaults(name, formatDuration(*to))
+	}
 	o.read(name, "a duration as 30s or 24h", func(text string) string {
 		d, err := time.ParseDuration(text)
 		if err != nil {
@@ -229,6 +247,8 @@ func (o *object) duration(name string, to *time.Duration, least, most time.Durat
 }
 
 func (o *object) size(name string, to *int, least, most int) {
+	o.describes(name, description{Type: []string{"string", "integer"}})
+	o.defaults(name, formatSize(*to))
 	o.read(name, "a size as 64KiB or 1MiB", func(text string) string {
 		n, ok := parseSize(text)
 		if !ok {
@@ -243,6 +263,8 @@ func (o *object) size(name string, to *int, least, most int) {
 }
 
 func (o *object) choice(name string, to *string, options ...string) {
+	o.describes(name, orVariable(description{Enum: options}))
+	o.defaults(name, *to)
 	o.read(name, "one of "+strings.Join(options, ", "), func(text string) string {
 		if !slices.Contains(options, text) {
 			return fmt.Sprintf("is %q, want one of %s", text, strings.Join(options, ", "))
@@ -261,6 +283,7 @@ func (o *object) template(name string, to **expr.Template) {
 // child reads a field that is a mapping; an absent one is as one without fields.
 func (o *object) child(name string) *object {
 	o.known = append(o.known, name)
+	o.describes(name, description{})
 	f, ok := o.fields[name]
 	if !ok {
 		return o.r.object(nil, o.sub(name))
@@ -276,6 +299,9 @@ type item struct {
 
 // list reads a field that is a list.
 func (o *object) list(name string) []item {
+	if items, ok := o.describesList(name); ok {
+		return items
+	}
 	n := o.get(name)
 	if n == nil {
 		return nil
@@ -295,6 +321,9 @@ func (o *object) list(name string) []item {
 
 // oneOrMore reads a field that is a value or a list of values.
 func (o *object) oneOrMore(name string) []item {
+	if o.describesOneOrMore(name) {
+		return nil
+	}
 	n := o.get(name)
 	if n == nil {
 		return nil

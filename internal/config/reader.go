@@ -21,6 +21,8 @@ type reader struct {
 	lines   []string
 	anchors map[string]ast.Node
 	where   map[string]position
+	// described has the schema of what is asked for, by its path; nil: a file is read.
+	described map[string]*description
 }
 
 // maxFile bounds what is parsed: the parser is recursive.
@@ -205,6 +207,10 @@ func (r *reader) resolve(n ast.Node) ast.Node {
 
 // text returns the text of a scalar with the environment's variables replaced, and notes where it cannot.
 func (r *reader) text(n ast.Node, path, want string) (text string, ok bool) {
+	if d := r.described[path]; d != nil {
+		d.Type = scalars
+		return "", false
+	}
 	v := r.resolve(n)
 	if v == nil {
 		r.fail(n, path, "is empty: want %s", want)

@@ -61,7 +61,7 @@ func TestReloadOfAnythingElse(t *testing.T) {
 		"http":             "http: {max_body: 2MiB}\n",
 		"outcomes":         "outcomes: {publish: [done]}\n",
 		"machines":         "machines: [{name: m, start: s}]\n",
-		"flows":            "flows: [{name: f}]\n",
+		"flows":            "flows: [{name: f, steps: [{ref: a, type: sleep, sleep_duration: 1s}]}]\n",
 		"worker":           "worker: {queues: {other: 1}}\n",
 		"retention":        "retention: {dedup: 1h}\n",
 		"quotas":           "quotas: {max_active_triggers: 1}\n",
@@ -82,7 +82,7 @@ func TestReloadOfAnythingElse(t *testing.T) {
 			t.Errorf("%q: %v, %v", same, later, err)
 		}
 	}
-	flow := "flows: [{name: f}]\n"
+	flow := "flows: [{name: f, steps: [{ref: a, type: sleep, sleep_duration: 1s}]}]\n"
 	if _, later, err := reloaded(t, sourceRoute+flow, "# moved\n"+sourceRoute+flow); err != nil || later != nil {
 		t.Errorf("a flow that has moved: %v, %v", later, err)
 	}

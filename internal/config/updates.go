@@ -75,6 +75,7 @@ func (u *Update) read(o *object) {
 // readSchema reads a schema that stands in the file as YAML, or in a JSON or YAML file beside it.
 func (u *Update) readSchema(o *object) {
 	inline, file := o.get("schema"), ""
+	o.describes("schema", description{})
 	o.text("schema_file", &file)
 	switch {
 	case inline != nil && file != "":

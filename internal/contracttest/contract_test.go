@@ -70,6 +70,7 @@ var tests = map[string]struct {
 }{
 	"Life": {run: testLife}, "Numbers": {run: testNumbers}, "Duplicates": {run: testDuplicates}, "Conflicts": {run: testConflicts}, "Nobody": {run: testNobody},
 	"Invalid": {run: testInvalid}, "Operate": {run: testOperate}, "List": {run: testList}, "Pages": {run: testPages}, "Values": {run: testValues},
+	"Jobs": {run: testJobs}, "Families": {run: testFamilies}, "Broken": {run: testBroken}, "Purge": {run: testPurge},
 	"Updates": {run: testUpdates}, "Refusals": {run: testRefusals}, "Children": {run: testChildren},
 	"Triggers": {run: testTriggers}, "Awaited": {run: testAwaited}, "Inboxes": {run: testInboxes}, "Held": {run: testHeld}, "Unknown": {run: testUnknown},
 	"DeadLetters": {run: testDeadLetters, operator: true}, "Routes": {run: testRoutes, operator: true},

@@ -41,6 +41,7 @@ type driver interface {
 	update(ctx context.Context, ref, name, arg, idempotencyKey string, wait time.Duration) (api.Updated, error)
 	children(ctx context.Context, ref string) ([]api.Instance, error)
 	triggerDriver
+	jobDriver
 }
 
 // code of an error, whichever surface it is from.
@@ -225,7 +226,7 @@ func newGo(t *testing.T, stack *apptest.Stack) driver {
 	t.Cleanup(db.Close)
 	c, err := engine.NewClient(db, engine.Config{})
 	if err == nil {
-		err = c.Validate("decider", "decide", judge) // as the worker does: this client cannot ask it
+		err = errors.Join(c.Validate("decider", "decide", judge), c.Validate("decider", "broken", broken)) // as the worker does: this client cannot ask it
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,7 +15,7 @@ import (
 	"github.com/pointsman/pointsman/internal/natsapi"
 )
 
-// triggerDriver asks about triggers over one surface. ref is who waits, "" nobody; a purge is not asked for: it is of all triggers there are.
+// triggerDriver asks about triggers over one surface. ref is who waits, "" nobody.
 type triggerDriver interface {
 	createTrigger(ctx context.Context, ref string, n api.NewTrigger) (api.Trigger, error)
 	sendEvent(ctx context.Context, key, payload string, hold time.Duration) (t api.Trigger, held bool, err error)
@@ -23,6 +24,7 @@ type triggerDriver interface {
 	trigger(ctx context.Context, key string) (api.Trigger, error)
 	triggers(ctx context.Context, r api.TriggersRequest) (api.Page[api.Trigger], error)
 	triggerStats(ctx context.Context) (engine.TriggerStats, error)
+	purge(ctx context.Context, olderThanDays int, dryRun bool) (int, error)
 }
 
 // sentOf reads the answer to an event.
@@ -202,4 +204,22 @@ func (d onCommandLine) triggers(ctx context.Context, r api.TriggersRequest) (api
 
 func (d onCommandLine) triggerStats(ctx context.Context) (engine.TriggerStats, error) {
 	return run[engine.TriggerStats](ctx, d, "triggers stats")
+}
+
+func (d overHTTP) purge(ctx context.Context, olderThanDays int, dryRun bool) (int, error) {
+	return d.PurgeTriggers(ctx, olderThanDays, dryRun)
+}
+
+func (d overNATS) purge(ctx context.Context, olderThanDays int, dryRun bool) (int, error) {
+	purged, err := ask[api.Purged](ctx, d, natsapi.VerbTriggersPurge, api.PurgeRequest{OlderThanDays: &olderThanDays, DryRun: dryRun})
+	return purged.Count, err
+}
+
+func (d inGo) purge(ctx context.Context, olderThanDays int, dryRun bool) (int, error) {
+	return d.PurgeTriggers(ctx, "", time.Duration(olderThanDays)*24*time.Hour, dryRun)
+}
+
+func (d onCommandLine) purge(ctx context.Context, olderThanDays int, dryRun bool) (int, error) {
+	purged, err := run[api.Purged](ctx, d, "triggers purge", "--older-than="+strconv.Itoa(olderThanDays), "--dry-run="+strconv.FormatBool(dryRun))
+	return purged.Count, err
 }

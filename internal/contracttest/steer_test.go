@@ -3,10 +3,13 @@ package contracttest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/pointsman/pointsman/client"
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/api"
 )
@@ -21,8 +24,11 @@ func decider(t *testing.T) *engine.Machine {
 		"end": func(_ context.Context, v *engine.Visit[json.RawMessage]) (engine.Outcome, error) {
 			return engine.Done(v.Awaited[0].Payload), nil
 		},
-	}, Validators: map[string]engine.Validator{"decide": judge}})
+	}, Validators: map[string]engine.Validator{"decide": judge, "broken": broken}})
 }
+
+// broken is a validator that cannot decide.
+func broken(context.Context, json.RawMessage) error { return errors.New("its service is away") }
 
 // judge refuses "no".
 func judge(_ context.Context, arg json.RawMessage) error {
@@ -155,4 +161,25 @@ func testChildren(b *bundle) {
 	equal(b, "children of a child", len(children), 0)
 	_, err = b.children(b.Context(), b.ref("nobody"))
 	b.is(api.CodeNotFound, err)
+}
+
+// An update whose validator fails is neither accepted nor refused: it is unavailable, and nothing is delivered.
+func testBroken(b *bundle) {
+	in := b.beginOf("decider", "a", `1`)
+	d := b.driver
+	if _, ok := d.(overHTTP); ok { // package client would come again for half a minute
+		c, err := client.New(client.Config{URL: b.stack.HTTPURL, RetryFor: -1})
+		b.is("none", err)
+		d = overHTTP{c}
+	}
+	for range 2 {
+		_, err := d.update(b.Context(), in.ID, "broken", `1`, "k", 0)
+		b.is(api.CodeUnavailable, err)
+		if err != nil && !strings.Contains(err.Error(), "its service is away") {
+			b.Errorf("it does not say why: %v", err)
+		}
+	}
+	inbox, err := b.inbox(b.Context(), in.ID)
+	b.is("none", err)
+	equal(b, "inbox", len(inbox), 0)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/api"
 )
@@ -171,5 +173,39 @@ func testUnknown(b *bundle) {
 		b.is(api.CodeInvalid, err)
 	}
 	_, _, err := b.sendEvent(b.Context(), b.prefix+"k", `1`, 366*24*time.Hour)
+	b.is(api.CodeInvalid, err)
+}
+
+// A purge deletes what ended long ago, once it is no dry run, and nothing that waits, or ended since.
+func testPurge(b *bundle) {
+	for _, key := range []string{"old", "new", "waits"} {
+		_, err := b.createTrigger(b.Context(), "", api.NewTrigger{EventKey: b.prefix + key})
+		b.is("none", err)
+		if key != "waits" {
+			_, err = b.cancelTrigger(b.Context(), b.prefix+key)
+			b.is("none", err)
+		}
+	}
+	db, err := pgx.Connect(b.Context(), b.stack.DatabaseURL)
+	if err == nil {
+		_, err = db.Exec(b.Context(), `update pointsman.triggers set ended_at = now() - interval '400 days' where event_key = $1`, b.prefix+"old")
+		b.is("none", db.Close(b.Context()))
+	}
+	b.is("none", err)
+	// Other surfaces purge theirs at the same time, so there may be more, or the next one is quicker.
+	found, err := b.purge(b.Context(), 10_000, true)
+	b.is("none", err)
+	equal(b, "nothing is so old", found, 0)
+	_, err = b.purge(b.Context(), 365, true)
+	b.is("none", err)
+	_, err = b.purge(b.Context(), 365, false)
+	b.is("none", err)
+	_, err = b.trigger(b.Context(), b.prefix+"old")
+	b.is(api.CodeNotFound, err)
+	for _, key := range []string{"new", "waits"} {
+		_, err = b.trigger(b.Context(), b.prefix+key)
+		b.is("none", err)
+	}
+	_, err = b.purge(b.Context(), -1, false)
 	b.is(api.CodeInvalid, err)
 }

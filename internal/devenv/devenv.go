@@ -33,6 +33,7 @@ type Options struct {
 	DataDir     string // "": temporary, removed at the end
 	DatabaseURL string // "": a private Postgres
 	NATSURL     string // "": an embedded server
+	EnvFile     string // is written when all is up, for other shells; "": none
 
 	Traffic int  // orders to publish the events of
 	Exit    bool // when the traffic is settled
@@ -88,6 +89,8 @@ type environment struct {
 	bridge   *child // with Chaos
 	worker   *child
 	died     chan error
+	// envWritten: EnvFile is ours to remove.
+	envWritten bool
 
 	// For what dev does itself, beside the parts.
 	nc *nats.Conn
@@ -186,6 +189,9 @@ func (e *environment) run(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		e.banner()
+		if err := e.up(ctx); err != nil {
+			return err
+		}
 		if e.Traffic > 0 {
 			if err := e.runTraffic(ctx); err != nil || e.Exit {
 				done()
@@ -235,6 +241,9 @@ func (e *environment) stop() error {
 		e.nc.Close()
 	}
 	var errs []error
+	if e.envWritten {
+		errs = append(errs, os.Remove(e.EnvFile))
+	}
 	if e.natsPart != nil {
 		e.natsPart.stop()
 	}

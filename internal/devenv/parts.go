@@ -23,10 +23,11 @@ func (e *environment) runParts(ctx context.Context, group *errgroup.Group) error
 	return nil
 }
 
-// machines of this process: the example's, unless the configuration has a machine of that name. RunWorker adds the configuration's.
+// machines of this process: the example's, unless the configuration has a machine or flow of that name. RunWorker adds the configuration's.
 func (e *environment) machines() ([]*engine.Machine, error) {
 	machine, err := orders.Machine()
-	if err != nil || slices.ContainsFunc(e.cfg.Machines, func(m config.Machine) bool { return m.Name == machine.Name() }) {
+	if err != nil || slices.ContainsFunc(e.cfg.Machines, func(m config.Machine) bool { return m.Name == machine.Name() }) ||
+		slices.ContainsFunc(e.cfg.Flows, func(f config.Flow) bool { return f.Name == machine.Name() }) {
 		return nil, err
 	}
 	return []*engine.Machine{machine}, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pointsman/pointsman/internal/dag"
 	"github.com/pointsman/pointsman/internal/natsio"
 	"github.com/pointsman/pointsman/subjects"
 )
@@ -16,7 +17,7 @@ import (
 // dedupWindow of the streams that are made here is short, to show that duplicates do not depend on it.
 const dedupWindow = 2 * time.Second
 
-// makeStreams creates pointsman's own streams, and those that the routes read, where they are absent. Elsewhere the latter belong to
+// makeStreams creates pointsman's own streams, those that the routes read, and one for what flows publish, where they are absent. Elsewhere the latter belong to
 // whoever publishes; here there is nobody else.
 func (e *environment) makeStreams(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, streamTimeout)
@@ -28,6 +29,9 @@ func (e *environment) makeStreams(ctx context.Context) error {
 	for _, r := range e.cfg.Routes {
 		wanted[r.Stream] = append(wanted[r.Stream], r.Subjects...)
 	}
+	if own := e.published(wanted); len(own) > 0 {
+		wanted[flowsStream] = append(wanted[flowsStream], own...)
+	}
 	for _, name := range slices.Sorted(maps.Keys(wanted)) {
 		if _, err := e.js.Stream(ctx, name); err == nil {
 			continue
@@ -38,6 +42,22 @@ func (e *environment) makeStreams(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// flowsStream holds what flows publish and no route reads.
+const flowsStream = "FLOWS"
+
+// published are the subjects of flows that none of these streams takes.
+func (e *environment) published(wanted map[string][]string) (own []string) {
+	for _, f := range e.cfg.Flows {
+		for _, subject := range f.Subjects(dag.Publish) {
+			taken := slices.ContainsFunc(slices.Concat(slices.Collect(maps.Values(wanted))...), func(filter string) bool { return subjects.Overlap(filter, subject) })
+			if !taken {
+				own = append(own, subject)
+			}
+		}
+	}
+	return own
 }
 
 // widest drops filters that another one covers: the subjects of a stream must not overlap.

@@ -45,21 +45,38 @@ func errorAt(src string, offset int, reason string) *CompileError {
 // a payload of 1 MiB passes, one within another does not.
 const costLimit = 1_000_000
 
-var environment = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(
-		cel.Variable("payload", cel.DynType),
-		cel.Variable("headers", cel.MapType(cel.StringType, cel.StringType)),
-		cel.Variable("subject", cel.ListType(cel.StringType)),
-		cel.Variable("msg.stream", cel.StringType),
-		cel.Variable("msg.seq", cel.IntType),
-		cel.Variable("msg.time", cel.TimestampType),
-		cel.Variable("msg.subject", cel.StringType),
-		cel.OptionalTypes(),
-		cel.CrossTypeNumericComparisons(true),
-		ext.Strings(),
-		ext.Encoders(),
-	)
-})
+// Scope is what expressions can name. It is safe for concurrent use.
+type Scope struct {
+	environment func() (*cel.Env, error)
+	// compiling is held while an expression is compiled: a check that finds an unknown name writes to the environment that all share.
+	compiling sync.Mutex
+}
+
+func newScope(variables ...cel.EnvOption) *Scope {
+	return &Scope{environment: sync.OnceValues(func() (*cel.Env, error) {
+		return cel.NewEnv(append(variables, cel.OptionalTypes(), cel.CrossTypeNumericComparisons(true), ext.Strings(), ext.Encoders())...)
+	})}
+}
+
+// routes is the scope of the configuration's routes.
+var routes = newScope(
+	cel.Variable("payload", cel.DynType),
+	cel.Variable("headers", cel.MapType(cel.StringType, cel.StringType)),
+	cel.Variable("subject", cel.ListType(cel.StringType)),
+	cel.Variable("msg.stream", cel.StringType),
+	cel.Variable("msg.seq", cel.IntType),
+	cel.Variable("msg.time", cel.TimestampType),
+	cel.Variable("msg.subject", cel.StringType),
+)
+
+// NewScope is one of JSON documents alone, which stand in [Input.Documents] by these names; payload is [Input.Payload].
+func NewScope(documents ...string) *Scope {
+	variables := make([]cel.EnvOption, len(documents))
+	for i, name := range documents {
+		variables[i] = cel.Variable(name, cel.DynType)
+	}
+	return newScope(variables...)
+}
 
 // expression is one compiled CEL expression. It is immutable.
 type expression struct {
@@ -68,14 +85,12 @@ type expression struct {
 	program      cel.Program
 	needsPayload bool
 	output       *cel.Type
+	uses         []Use
 }
 
-// compiling is held while an expression is compiled: a check that finds an unknown name writes to the environment that all share.
-var compiling sync.Mutex
-
 // compile compiles src[from:to].
-func compile(src string, from, to int) (*expression, error) {
-	env, err := environment()
+func (s *Scope) compile(src string, from, to int) (*expression, error) {
+	env, err := s.environment()
 	if err != nil {
 		return nil, fmt.Errorf("cel environment: %w", err)
 	}
@@ -84,9 +99,9 @@ func compile(src string, from, to int) (*expression, error) {
 	if trimmed == "" {
 		return nil, errorAt(src, from, "the expression is empty")
 	}
-	compiling.Lock()
+	s.compiling.Lock()
 	checked, issues := env.Compile(text)
-	compiling.Unlock()
+	s.compiling.Unlock()
 	if issues.Err() != nil {
 		return nil, issueError(src, from, text, issues)
 	}
@@ -104,6 +119,7 @@ func compile(src string, from, to int) (*expression, error) {
 		program:      program,
 		needsPayload: mentions(root, "payload"),
 		output:       checked.OutputType(),
+		uses:         usesOf(checked, src, from, text),
 	}, nil
 }
 

@@ -11,11 +11,14 @@ import (
 type Condition struct{ expr *expression }
 
 // CompileWhen compiles a condition. The error is a [*CompileError].
-func CompileWhen(src string) (*Condition, error) {
+func CompileWhen(src string) (*Condition, error) { return routes.CompileWhen(src) }
+
+// CompileWhen compiles a condition on what the scope names. The error is a [*CompileError].
+func (s *Scope) CompileWhen(src string) (*Condition, error) {
 	if strings.HasPrefix(strings.TrimSpace(src), "{{") {
 		return nil, errorAt(src, 0, "a condition is an expression by itself: write it without {{ }}")
 	}
-	e, err := compile(src, 0, len(src))
+	e, err := s.compile(src, 0, len(src))
 	if err != nil {
 		return nil, err
 	}
@@ -30,6 +33,9 @@ func (c *Condition) Source() string { return c.expr.src }
 
 // NeedsPayload says whether the condition mentions the payload.
 func (c *Condition) NeedsPayload() bool { return c.expr.needsPayload }
+
+// Uses are the ways down from its variables.
+func (c *Condition) Uses() []Use { return c.expr.uses }
 
 // Eval says whether the condition holds. A field that it names and the message lacks is an error, unless has() asks for it first;
 // the error is an [*ident.Error] that names the condition.

@@ -21,6 +21,8 @@ type Input struct {
 	Stream  string
 	Seq     uint64
 	Time    time.Time
+	// Documents are JSON documents that the scope of an expression names beside the payload.
+	Documents map[string]json.RawMessage
 
 	root    ref.Val
 	headers map[string]string
@@ -88,6 +90,9 @@ func (a *activation) ResolveName(name string) (any, bool) {
 		return in.firstHeaders(), true
 	case "subject":
 		return in.subject(), true
+	}
+	if doc, ok := in.Documents[name]; ok {
+		return toValue(doc), true
 	}
 	member, ok := strings.CutPrefix(name, "msg.")
 	if !ok {

@@ -20,11 +20,15 @@ type Template struct {
 type part struct {
 	literal string
 	expr    *expression
+	from    int // of the expression
 }
 
 // Compile compiles a template. The error is a [*CompileError].
 // What stands outside {{ }} is literal; a literal {{ is written {{"{{"}}.
-func Compile(src string) (*Template, error) {
+func Compile(src string) (*Template, error) { return routes.Compile(src) }
+
+// Compile compiles a template of what the scope names. The error is a [*CompileError].
+func (s *Scope) Compile(src string) (*Template, error) {
 	t := &Template{src: src}
 	rest := 0
 	for {
@@ -37,14 +41,14 @@ func Compile(src string) (*Template, error) {
 		if end < 0 {
 			return nil, errorAt(src, open, "{{ is not closed by }}")
 		}
-		e, err := compile(src, open+2, end)
+		e, err := s.compile(src, open+2, end)
 		if err != nil {
 			return nil, err
 		}
 		if open > rest {
 			t.parts = append(t.parts, part{literal: src[rest:open]})
 		}
-		t.parts = append(t.parts, part{expr: e})
+		t.parts = append(t.parts, part{expr: e, from: open + 2})
 		rest = end + 2
 	}
 	if rest < len(src) {
@@ -93,6 +97,34 @@ func closingQuote(src string, i int, raw bool) int {
 
 // Source of the template, as it was compiled.
 func (t *Template) Source() string { return t.src }
+
+// CompileText compiles a template that gives text: what can only give a list, an object or nothing is an error of it.
+func (s *Scope) CompileText(src string) (*Template, error) {
+	t, err := s.Compile(src)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range t.parts {
+		if p.expr == nil {
+			continue
+		}
+		switch p.expr.output.Kind() {
+		case types.ListKind, types.MapKind, types.NullTypeKind, types.TypeKind:
+			return nil, errorAt(src, p.from, "gives "+p.expr.output.String()+", and text is needed here")
+		}
+	}
+	return t, nil
+}
+
+// Uses are the ways down from its variables.
+func (t *Template) Uses() (all []Use) {
+	for _, p := range t.parts {
+		if p.expr != nil {
+			all = append(all, p.expr.uses...)
+		}
+	}
+	return all
+}
 
 // Literal returns the text of a template without expressions.
 func (t *Template) Literal() (string, bool) {
@@ -154,6 +186,9 @@ func (p *part) string(in *Input) (string, error) {
 	}
 	return s, nil
 }
+
+// Single says whether the template is one {{ }} and nothing else: it keeps the type of its value.
+func (t *Template) Single() bool { return t.single() != nil }
 
 // Strings renders the template as text; one that is a single {{ }} which gives a list renders every element, which may be none.
 func (t *Template) Strings(in *Input) ([]string, error) {

@@ -23,10 +23,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, o operation, ans
 	if err != nil {
 		return err
 	}
-	if o.etag {
+	if o.tagged() {
 		tag := etag(body)
 		w.Header().Set("ETag", tag)
-		w.Header().Set("Cache-Control", "private, no-cache")
 		if matches(r.Header.Values("If-None-Match"), tag) {
 			w.WriteHeader(http.StatusNotModified)
 			return nil

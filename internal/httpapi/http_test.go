@@ -35,7 +35,8 @@ func testSizes(b *bundle) {
 	b.ask(http.StatusAccepted, "POST", "/v1/instances/key:sizes/signals/note", body(1<<20), nil)
 	b.refused(api.CodeTooLarge, "POST", "/v1/instances/key:sizes/signals/note", body(1<<20+1))
 	b.ask(http.StatusCreated, "POST", "/v1/instances", `{"machine": "order", "state": `+body(1<<20)+`}`, nil)
-	b.refused(api.CodeInvalid, "POST", "/v1/instances", `{"machine": "order", "state": `+body(1<<20+1)+`}`)
+	b.refused(api.CodeTooLarge, "POST", "/v1/instances", `{"machine": "order", "state": `+body(1<<20+1)+`}`)
+	b.refused(api.CodeTooLarge, "POST", "/v1/instances/key:sizes/signals/note", body(20<<20)) // more than connections buffer
 	b.refused(api.CodeTooLarge, "POST", "/v1/instances", `{"machine": "order", "state": `+body(8<<20)+`}`)
 	// A body that says nothing of its length is counted as it comes.
 	r, err := http.NewRequestWithContext(b.Context(), "POST", b.url+"/v1/instances/key:sizes/signals/note", io.MultiReader(strings.NewReader(body(2<<20))))

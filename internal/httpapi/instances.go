@@ -26,7 +26,7 @@ func (s *Server) instances() {
 	}, a.Start)
 	add(s, operation{id: "listInstances", method: http.MethodGet, path: "/v1/instances", tag: tag, scope: auth.Read, summary: "List instances, the newest first"}, a.List)
 	add(s, operation{
-		id: "getInstance", method: http.MethodGet, path: instancePath, tag: tag, scope: auth.Read, waits: true, etag: true,
+		id: "getInstance", method: http.MethodGet, path: instancePath, tag: tag, scope: auth.Read, waits: true,
 		summary: "Get an instance; with wait when it has ended, or the time is up",
 	}, a.Get)
 	add(s, operation{id: "getInbox", method: http.MethodGet, path: instancePath + "/inbox", tag: tag, scope: auth.Read, summary: "List the signals that wait, in the order of arrival"}, a.Inbox)

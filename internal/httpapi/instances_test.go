@@ -54,6 +54,12 @@ func testRefusals(b *bundle) {
 		{"POST", "/v1/instances", `{"machine": "order", "version": "1"}`, "version"},
 		{"POST", "/v1/instances", `{"machine": "or.der"}`, "machine"},
 		{"POST", "/v1/instances", `{"machine": "order", "correlation_key": "` + strings.Repeat("k", 513) + `"}`, "correlation_key"},
+		{"POST", "/v1/instances", `{"machine": "order", "correlation_key": ""}`, "correlation_key"},
+		{"POST", "/v1/instances", `{"machine": "order", "partition_key": ""}`, "partition_key"},
+		{"POST", "/v1/instances", `{"machine": "order", "unique_key": ""}`, "unique_key"},
+		{"POST", "/v1/instances", `{"machine": "order", "dedup_key": ""}`, "dedup_key"},
+		{"POST", "/v1/instances?atomic=true", `[{"machine": "order"}, {"machine": "order", "correlation_key": ""}]`, "correlation_key"},
+		{"POST", "/v1/signals", `{"correlation_key": "refused", "name": "item", "dedup_key": ""}`, "dedup_key"},
 		{"POST", "/v1/instances", `[]`, "body"},
 		{"POST", "/v1/instances?atomic=maybe", `[]`, "atomic"},
 		{"POST", "/v1/instances/key:refused/signals/item", `{`, "payload"},
@@ -195,4 +201,26 @@ func testHeld(b *bundle) {
 		b.ask(http.StatusOK, "GET", "/v1/held?correlation_key=held-1", "", &page)
 	}
 	equal(b, "held", page.Items[0].Name, "item")
+}
+
+// A key that is there and empty is one that is wrong, of its item alone.
+func testEmptyKeys(b *bundle) {
+	var out api.Results
+	b.ask(http.StatusOK, "POST", "/v1/instances", `[{"machine": "order", "correlation_key": ""}, {"machine": "order", "correlation_key": "empty-1", "state": {"amount": 1, "items": 1, "note": ""}},
+		{"machine": "order", "unique_key": ""}]`, &out)
+	equal(b, "starts", codes(out), "invalid started invalid")
+	b.ask(http.StatusOK, "GET", "/v1/instances/key:empty-1", "", nil)
+	b.ask(http.StatusOK, "POST", "/v1/signals", `[{"correlation_key": "empty-1", "name": "note", "dedup_key": ""}, {"correlation_key": "empty-1", "name": "note", "payload": ""}]`, &out)
+	equal(b, "signals", codes(out), "invalid delivered")
+}
+
+func codes(out api.Results) string {
+	var all []string
+	for _, r := range out.Results {
+		if r.Error != nil {
+			r.Result = r.Error.Code
+		}
+		all = append(all, r.Result)
+	}
+	return strings.Join(all, " ")
 }

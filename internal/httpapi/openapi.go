@@ -74,7 +74,7 @@ func (s *Server) document(o operation, p plan, answer reflect.Type) {
 	for _, code := range append([]int{o.documented()}, o.statuses...) {
 		op.Responses[strconv.Itoa(code)] = &huma.Response{Description: http.StatusText(code), Content: content}
 	}
-	if o.etag {
+	if o.tagged() {
 		op.Responses["304"] = &huma.Response{Description: "it is as If-None-Match says"}
 	}
 	op.Responses["default"] = &huma.Response{

@@ -24,7 +24,6 @@ type operation struct {
 	waits   bool       // it may take api.MaxWait, where the query has wait
 	long    bool       // it may take api.MaxWait: it does its work in many transactions
 	streams bool       // the answer is a stream of events
-	etag    bool       // of an answer that programs ask for again and again
 	status  int        // of success; 0: 200
 	// statusOf says it where it depends on the answer; nil: it does not.
 	statusOf func(answer any) int
@@ -70,6 +69,9 @@ func (o operation) limit(r *http.Request) time.Duration {
 	}
 	return workTimeout
 }
+
+// tagged says whether the answer has an ETag: programs ask for the same again and again. No cache keeps it; who asks may.
+func (o operation) tagged() bool { return o.method == http.MethodGet && !o.streams }
 
 func (o operation) waiting(r *http.Request) bool { return o.waits && r.URL.Query().Has("wait") }
 

@@ -204,17 +204,28 @@ func (p plan) acceptsEmptyObject(r *http.Request, body []byte) bool {
 
 func readAll(r *http.Request, most int) ([]byte, error) {
 	if r.ContentLength > int64(most) {
+		passOver(r)
 		return nil, tooLarge(most)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(nil, r.Body, int64(most)))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
+		passOver(r)
 		return nil, tooLarge(most)
 	case err != nil:
 		return nil, invalid("body", "could not be read: %v", err)
 	}
 	return body, nil
+}
+
+// passedOver is how much of a body is read that is refused for its size: who is still writing would see a broken connection, not why.
+const passedOver = 64 << 20
+
+func passOver(r *http.Request) {
+	if r.Header.Get("Expect") == "" { // else it waits to be asked for the body
+		_, _ = io.CopyN(io.Discard, r.Body, passedOver)
+	}
 }
 
 func tooLarge(most int) error {

@@ -14,10 +14,13 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/klauspost/compress/gzhttp"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/auth"
 	"github.com/pointsman/pointsman/internal/ident"
+	"github.com/pointsman/pointsman/internal/tracing"
 )
 
 // Bounds of what is answered.
@@ -36,9 +39,11 @@ type Config struct {
 	Guard           *auth.Guard
 	MaxBody         int // bytes of a document; zero: 1 MiB
 	Version         string
-	ShutdownTimeout time.Duration // for requests in work; zero: 30s
-	Ping            time.Duration // how often a stream says that it is there; zero: 15s
-	Logger          *slog.Logger  // zero: slog.Default
+	ShutdownTimeout time.Duration         // for requests in work; zero: 30s
+	Ping            time.Duration         // how often a stream says that it is there; zero: 15s
+	Logger          *slog.Logger          // zero: slog.Default
+	Metrics         prometheus.Registerer // zero: none
+	Tracing         trace.TracerProvider  // of the spans of requests; zero: none
 }
 
 // Server answers requests. It is an [http.Handler]. Make it with [New].
@@ -50,6 +55,9 @@ type Server struct {
 	origin   *http.CrossOriginProtection
 	slots    chan struct{}
 	waiting  chan struct{} // slots of requests that may wait
+	metrics  *metrics
+	tracing  *tracing.Tracer
+	untraced map[string]bool // patterns of streams: what may last for days is no span
 
 	mu       sync.Mutex
 	draining bool
@@ -69,12 +77,16 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
+	m, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, err
+	}
 	compress, err := gzhttp.NewWrapper(gzhttp.MinSize(1400))
 	if err != nil {
 		return nil, err
 	}
 	s := &Server{
-		cfg: cfg, mux: http.NewServeMux(), compress: compress, origin: http.NewCrossOriginProtection(),
+		cfg: cfg, metrics: m, tracing: tracing.New(cfg.Tracing), untraced: map[string]bool{}, mux: http.NewServeMux(), compress: compress, origin: http.NewCrossOriginProtection(),
 		slots: make(chan struct{}, maxRequests), waiting: make(chan struct{}, maxWaiting),
 	}
 	s.stop, s.endAll = context.WithCancel(context.Background())
@@ -131,7 +143,17 @@ func (s *Server) enter() bool {
 
 // ServeHTTP answers a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	r = identify(w, r)
+	begun, rec := time.Now(), &recorder{ResponseWriter: w}
+	w = rec
+	handler, pattern := s.mux.Handler(r)
+	if !clean(r) {
+		pattern = ""
+	}
+	r, span := s.startSpan(identify(w, r), pattern)
+	defer func() {
+		s.metrics.count(pattern, rec.answered(), time.Since(begun))
+		endSpan(span, rec.answered())
+	}()
 	defer func() {
 		if p := recover(); p != nil {
 			if p == http.ErrAbortHandler { //nolint:errorlint // panics with the value itself
@@ -152,8 +174,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	handler, pattern := s.mux.Handler(r)
-	if pattern == "" || !clean(r) {
+	if pattern == "" {
 		s.refuseUnknown(w, r, handler)
 		return
 	}
@@ -181,6 +202,7 @@ func (s *Server) mount(o operation, do func(w http.ResponseWriter, r *http.Reque
 	handler := s.compress(http.HandlerFunc(serve))
 	if o.streams {
 		handler = serve
+		s.untraced[o.method+" "+o.path] = true
 	}
 	s.mux.HandleFunc(o.method+" "+o.path, handler)
 }

@@ -39,11 +39,12 @@ func TestServer(t *testing.T) {
 	}
 	stack := apptest.Start(t, routes, map[string][]string{"ORDERS": {"orders.>"}}, machine, teller(t))
 	for name, test := range map[string]func(*bundle){
-		"Order": testOrder, "Refusals": testRefusals, "Arrays": testArrays, "Keys": testKeys, "Text": testText, "Unknown": testUnknown, "Sizes": testSizes, "Wait": testWait,
+		"Order": testOrder, "Refusals": testRefusals, "EmptyKeys": testEmptyKeys, "Arrays": testArrays, "Keys": testKeys, "Text": testText, "Unknown": testUnknown, "Sizes": testSizes, "Wait": testWait,
 		"Conditional": testConditional, "Events": testEvents, "Operate": testOperate, "Pages": testPages, "Held": testHeld, "Shared": testShared, "DeadLetters": testDeadLetters,
 		"Stats": testStats, "Headers": testHeaders, "Browsers": testBrowsers, "Stream": testStream, "Readme": testReadme, "Updates": testUpdates, "Children": testChildren,
 		"Webhooks":      testWebhooks,
 		"Jobs":          testJobs,
+		"Metrics":       testMetrics,
 		"EventTriggers": testEventTriggers, "EventRefusals": testEventRefusals, "EventStream": testEventStream, "EventRoute": testEventRoute, "EventRouteAgain": testEventRouteAgain, "EmittedLetter": testEmittedLetter,
 	} {
 		t.Run(name, func(t *testing.T) {

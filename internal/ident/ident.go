@@ -4,6 +4,7 @@ package ident
 
 import (
 	"fmt"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -23,6 +24,9 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Field + ": " + e.Reason }
+
+// TooLong says whether a document is wrong by its size alone.
+func (e *Error) TooLong() bool { return strings.HasPrefix(e.Reason, reasonLong) }
 
 // Key checks a correlation, dedup, event, unique or partition key: 1 to [MaxKey] characters of valid UTF-8, none below 0x20.
 // The error is an [*Error].

@@ -42,6 +42,8 @@ func testFates(b *bundle) {
 		return m.ConsumedBy != nil && m.ConsumedBy.Step == "collect" && !m.ConsumedBy.At.IsZero(), fmt.Errorf("%+v", m.ConsumedBy)
 	})
 
+	equal(b, "an empty body", text(b.fate(b.publish("orders.fate.item", ""), "delivered").Reason), "null")
+
 	b.ask(natsapi.VerbStart, api.NewInstance{Machine: "once", CorrelationKey: "fate-once"}, nil)
 	last := b.publish("orders.fate-once.item", `{}`)
 	b.becomes("key:fate-once", engine.StatusDone)

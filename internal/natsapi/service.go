@@ -22,9 +22,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pointsman/pointsman/internal/api"
 	"github.com/pointsman/pointsman/internal/ident"
+	"github.com/pointsman/pointsman/internal/tracing"
 	"github.com/pointsman/pointsman/subjects"
 )
 
@@ -43,13 +45,15 @@ type Config struct {
 	Subjects        subjects.Space
 	API             *api.API
 	Version         string
-	ShutdownTimeout time.Duration // for requests in work; zero: 30s
-	Logger          *slog.Logger  // zero: slog.Default
+	ShutdownTimeout time.Duration        // for requests in work; zero: 30s
+	Logger          *slog.Logger         // zero: slog.Default
+	Tracing         trace.TracerProvider // of the spans of requests; zero: none
 }
 
 // Service answers requests. Make it with [New].
 type Service struct {
 	cfg        Config
+	tracing    *tracing.Tracer
 	operations map[string]operation
 	slots      chan struct{}
 	waiting    chan struct{} // slots of requests that may wait
@@ -67,7 +71,7 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	return &Service{cfg: cfg, operations: allOperations(cfg.API), slots: make(chan struct{}, maxRequests), waiting: make(chan struct{}, maxWaiting)}, nil
+	return &Service{cfg: cfg, tracing: tracing.New(cfg.Tracing), operations: allOperations(cfg.API), slots: make(chan struct{}, maxRequests), waiting: make(chan struct{}, maxWaiting)}, nil
 }
 
 // Run answers requests until ctx is cancelled. Then it takes no more, and returns when those in work are answered, within
@@ -145,6 +149,8 @@ func (s *Service) answer(ctx context.Context, verb string, do operation, h nats.
 	if err != nil {
 		return nil, err
 	}
+	ctx, span := s.startSpan(ctx, verb, h)
+	defer func() { endSpan(span, err) }()
 	return do(ctx, project, h, body)
 }
 

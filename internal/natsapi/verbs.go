@@ -81,7 +81,6 @@ func operations(a *api.API) map[string]operation {
 			if r.IdempotencyKey == "" {
 				r.IdempotencyKey = h.Get(subjects.HeaderIdempotencyKey)
 			}
-			r.Traceparent = h.Get(subjects.HeaderTraceparent)
 			return a.Update(ctx, project, r)
 		},
 		VerbGet:         of(a.Get),
@@ -115,9 +114,18 @@ func operations(a *api.API) map[string]operation {
 		VerbWebhooksRetry: of(a.RetryWebhooks),
 		VerbChildren:      of(a.Children),
 
-		VerbJobs:       of(a.Jobs),
-		VerbJob:        of(a.Job),
-		VerbJobsStart:  of(a.StartJob),
+		VerbJobs: of(a.Jobs),
+		VerbJob:  of(a.Job),
+		VerbJobsStart: func(ctx context.Context, project string, h nats.Header, body []byte) (any, error) {
+			var r api.NewJob
+			if err := api.Decode(body, &r); err != nil {
+				return nil, err
+			}
+			if r.IdempotencyKey == "" {
+				r.IdempotencyKey = h.Get(subjects.HeaderIdempotencyKey)
+			}
+			return a.StartJob(ctx, project, r)
+		},
 		VerbJobsCancel: of(a.CancelJob),
 	}
 }

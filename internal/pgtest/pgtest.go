@@ -39,17 +39,32 @@ type DB struct {
 // New returns a database whose schema has all migrations. The test drops it at its end, when nobody may hold a connection of the pool.
 func New(t testing.TB) *DB {
 	t.Helper()
-	db := Empty(t)
+	return migrated(t, Empty(t))
+}
+
+// Empty is New without migrations: the schema is there, with nothing in it.
+func Empty(t testing.TB) *DB {
+	t.Helper()
+	return empty(t, serverURL(t))
+}
+
+// Alone is New in a database of its own: its key locks, which are those of a database, meet nobody else's.
+func Alone(t testing.TB) *DB {
+	t.Helper()
+	return migrated(t, empty(t, Database(t)))
+}
+
+func migrated(t testing.TB, db *DB) *DB {
+	t.Helper()
 	if err := migrations.Up(t.Context(), db.URL, db.Schema); err != nil {
 		t.Fatalf("pgtest: %v", err)
 	}
 	return db
 }
 
-// Empty is New without migrations: the schema is there, with nothing in it.
-func Empty(t testing.TB) *DB {
+func empty(t testing.TB, url string) *DB {
 	t.Helper()
-	db := &DB{URL: serverURL(t), Schema: schemaName(t.Name())}
+	db := &DB{URL: url, Schema: schemaName(t.Name())}
 	execute(t, db.URL, "create schema "+db.Schema)
 	t.Cleanup(func() { execute(t, db.URL, "drop schema "+db.Schema+" cascade") })
 	db.Pool = newPool(t, db.URL)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/pointsman/pointsman/migrations"
 )
@@ -254,6 +255,54 @@ var allTouches = []touches{
 		_, err := tx.Held(f.t.Context(), project, "", "", HeldPlace{}, n)
 		return err
 	})},
+	{"job, by a status", 40, 2 * ListWindow, touchJob(Filter{Status: "awaiting_signal"})},
+	{"job, by a machine", 40, 2 * ListWindow, touchJob(Filter{Machine: "m"})},
+	{"job, by a rare machine", 40, 2 * ListWindow, touchJob(Filter{Machine: "rare"})},
+	{"job, by a long prefix", 40, 600, touchJob(Filter{CorrelationPrefix: "k7777"})},
+	{"job, by a key", 40, 200, touchJob(Filter{CorrelationKey: "k7"})},
+	{"job, by a time", 40, 2 * ListWindow, touchJob(Filter{InsertedBefore: &longAgo})},
+	{"job, for a retry", 40, 2 * ListWindow, touchJob(Filter{Status: "failed", Only: OnlyRetriable})},
+	{"sql signal, waking", 80, 100, touchSQL("k", `select count(*) from pointsman.signal_many($1, array_fill('pay'::text, array[$2::int]), project => 'p') where result = 'delivered'`)},
+	{"sql signal, held", 40, 200, touchSQL("new", `select count(*) from pointsman.signal_many($1, array_fill('pay'::text, array[$2::int]), project => 'p', on_missing => 'hold') where result = 'held'`)},
+	{"sql start", 50, 60, touchSQL("new", `select count(*) from pointsman.start_many(array_fill('m'::text, array[$2::int]), $1, project => 'p') where result = 'started'`)},
+	{"sql start, adopting", 70, 60, touchSQL("h", `select count(*) from pointsman.start_many(array_fill('m'::text, array[$2::int]), $1, project => 'p') where result = 'started'`)},
+	{"sql publish", 15, 60, touchSQL("s", `select count(*) from pointsman.publish_many($1) where $2 > 0 and result = 'published'`)},
+	{"publish", 15, 60, call(func(f *fixture, tx *Store, n int) error {
+		return tx.Publish(f.t.Context(), project, slices.Repeat([]string{"m"}, n), slices.Repeat([]Publish{{Subject: "s", Body: []byte("1")}}, n))
+	})},
+}
+
+var longAgo = time.Unix(0, 0)
+
+// touchJob finds a batch of a job, locks it, and looks at it again.
+func touchJob(filter Filter) func(*fixture, *Store, int) func() error {
+	filter.Project = project
+	if filter.Only == "" {
+		filter.Only = OnlyLive
+	}
+	return call(func(f *fixture, tx *Store, n int) error {
+		ids, _, err := tx.Matching(f.t.Context(), filter, uuid.Max, n)
+		if err != nil {
+			return err
+		}
+		_, err = tx.StillMatching(f.t.Context(), filter, ids, false)
+		return err
+	})
+}
+
+// touchSQL calls an SQL function with n keys and their number, and wants it to do what it is to do to each.
+func touchSQL(prefix, sql string) func(*fixture, *Store, int) func() error {
+	return call(func(f *fixture, tx *Store, n int) error {
+		var keys []string
+		for _, g := range signalsTo(prefix, "", n) {
+			keys = append(keys, g.Key)
+		}
+		return tx.each(f.t.Context(), "sql", migrations.Qualify(sql, f.schema), func(r pgx.Rows) error {
+			var done int
+			err := r.Scan(&done)
+			return counted(done, n, err)
+		}, keys, n)
+	})
 }
 
 // wanting is for deliveries of which n have this verdict, at least.

@@ -36,7 +36,8 @@ func explains(f *fixture, pooler bool) *explainer {
 	cfg.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { e.note(f.t, n.Message) }
 	cfg.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `load 'auto_explain'; set auto_explain.log_min_duration = 0; set auto_explain.log_analyze = on; set auto_explain.log_timing = off;
-			set auto_explain.log_buffers = on; set auto_explain.log_format = json; set auto_explain.log_level = notice`)
+			set auto_explain.log_buffers = on; set auto_explain.log_format = json; set auto_explain.log_level = notice;
+			set auto_explain.log_nested_statements = on`)
 		return err
 	}
 	pool := must(pgxpool.NewWithConfig(f.t.Context(), cfg))(f.t)

@@ -26,21 +26,24 @@ type Job struct {
 	UpdatedAt time.Time
 	EndedAt   *time.Time
 	CreatedBy string
-	Filter    []byte // JSON, as are
+	DedupKey  string      // "": none
+	Hash      uuid.UUID   // of what is asked for, with a DedupKey
+	Below     []uuid.UUID // whose children are still to be canceled
+	Filter    []byte      // JSON, as are
 	Args      []byte
 	Errors    []byte
 	Error     string
 }
 
 const jobColumns = `j.id, j.project, j.kind, j.status, j.dry_run, j.counted, j.rate, j.total, j.done, j.failed, j.skipped, j.cursor, j.created_at, j.updated_at, j.ended_at,
-  j.created_by, j.filter::text, j.args::text, j.errors::text, j.error`
+  j.created_by, j.filter::text, j.args::text, j.errors::text, j.error, j.below`
 
 func scanJob(r pgx.Rows) (j Job, err error) {
 	var cursor *uuid.UUID
 	var by, reason *string
 	var filter, args, errs string
 	err = r.Scan(&j.ID, &j.Project, &j.Kind, &j.Status, &j.DryRun, &j.Counted, &j.Rate, &j.Total, &j.Done, &j.Failed, &j.Skipped, &cursor, &j.CreatedAt, &j.UpdatedAt, &j.EndedAt,
-		&by, &filter, &args, &errs, &reason)
+		&by, &filter, &args, &errs, &reason, &j.Below)
 	j.Cursor = uuid.Max
 	if cursor != nil {
 		j.Cursor = *cursor
@@ -59,15 +62,31 @@ func (s *Store) oneJob(ctx context.Context, name, sql string, args ...any) (j Jo
 	return j, found, err
 }
 
-// AddJob writes a job down, due at once.
-func (s *Store) AddJob(ctx context.Context, j Job) (Job, error) {
-	added, _, err := s.oneJob(ctx, "add job", s.text.addJob, j.ID, j.Project, j.Kind, j.DryRun, j.Rate, optional(j.CreatedBy), string(j.Filter), string(j.Args))
-	return added, err
+// AddJob writes a job down, due at once. Where another has its dedup key that one is returned, and whether it asks for the same.
+func (s *Store) AddJob(ctx context.Context, j Job) (added Job, same bool, err error) {
+	var hash *uuid.UUID
+	if j.DedupKey != "" {
+		hash = &j.Hash
+	}
+	added, found, err := s.oneJob(ctx, "add job", s.text.addJob, j.ID, j.Project, j.Kind, j.DryRun, j.Rate, optional(j.CreatedBy), string(j.Filter), string(j.Args), optional(j.DedupKey), hash)
+	if err != nil || found {
+		return added, true, err
+	}
+	err = s.run(ctx, statement{"same job", s.text.sameJob, []any{j.Project, j.DedupKey, hash}, func(r pgx.Rows) error { return r.Scan(&j.ID, &same) }})
+	if err == nil {
+		added, _, err = s.Job(ctx, j.Project, j.ID)
+	}
+	return added, same, err
 }
 
 const addJobText = `
-insert /* add job */ into pointsman.jobs as j (id, project, kind, dry_run, rate, created_by, filter, args) values ($1, $2, $3, $4, $5, $6, $7::text::jsonb, $8::text::jsonb)
+insert /* add job */ into pointsman.jobs as j (id, project, kind, dry_run, rate, created_by, filter, args, dedup_key, hash)
+values ($1, $2, $3, $4, $5, $6, $7::text::jsonb, $8::text::jsonb, $9, $10)
+on conflict (project, dedup_key) where dedup_key is not null do nothing
 returning ` + jobColumns
+
+// sameJobText ($1 project, $2 dedup key, $3 hash) is a statement after the insert: its snapshot has what was committed meanwhile.
+const sameJobText = `select /* same job */ id, hash is not distinct from $3 from pointsman.jobs where project = $1 and dedup_key = $2`
 
 // Job returns one of a project.
 func (s *Store) Job(ctx context.Context, project string, id uuid.UUID) (j Job, found bool, err error) {
@@ -117,6 +136,7 @@ type JobStep struct {
 	Wait    time.Duration // until the next batch, since when this one was due
 	Ended   string        // done or failed; "": there is more
 	Errors  []byte        // all of them, JSON; nil: as before
+	Below   []uuid.UUID   // whose children are to be canceled before the next batch
 	Error   string
 }
 
@@ -140,7 +160,7 @@ func (s *Store) WorkJob(ctx context.Context, id uuid.UUID, work func(tx *Store, 
 		if step.Cursor != uuid.Max {
 			cursor = &step.Cursor
 		}
-		return tx.each(ctx, "save job", tx.text.saveJob, nil, j.ID, cursor, step.Counted, step.Total, step.Done, step.Failed, step.Skipped, step.Wait, step.Ended, string(step.Errors), optional(step.Error))
+		return tx.each(ctx, "save job", tx.text.saveJob, nil, j.ID, cursor, step.Counted, step.Total, step.Done, step.Failed, step.Skipped, step.Wait, step.Ended, string(step.Errors), optional(step.Error), append([]uuid.UUID{}, step.Below...))
 	})
 	return found, err
 }
@@ -151,12 +171,12 @@ select /* take job */ ` + jobColumns + ` from pointsman.jobs j
 where j.status = 'running' and j.due_at <= now() and ($1::uuid = '00000000-0000-0000-0000-000000000000' or j.id = $1)
 order by j.due_at limit 1 for update skip locked`
 
-// saveJobText ($1 id, $2 cursor, $3 counted, $4 total, $5 done, $6 failed, $7 skipped, $8 wait, $9 ended, $10 errors, $11 error). A job with a
+// saveJobText ($1 id, $2 cursor, $3 counted, $4 total, $5 done, $6 failed, $7 skipped, $8 wait, $9 ended, $10 errors, $11 error, $12 below). A job with a
 // rate makes up for a second at most, so that an outage is not followed by a burst.
 const saveJobText = `
 update /* save job */ pointsman.jobs set cursor = $2, counted = $3, total = total + $4, done = done + $5, failed = failed + $6, skipped = skipped + $7,
   due_at = case when $8::interval > interval '0' then greatest(due_at, now() - interval '1 s') + $8 else clock_timestamp() end,
-  status = coalesce(nullif($9::text, ''), status), ended_at = case when $9 <> '' then clock_timestamp() end, updated_at = clock_timestamp(), errors = $10::text::jsonb, error = $11
+  status = coalesce(nullif($9::text, ''), status), ended_at = case when $9 <> '' then clock_timestamp() end, updated_at = clock_timestamp(), errors = $10::text::jsonb, error = $11, below = $12
 where id = $1`
 
 // PostponeJob says why a job does not get on, and when it is tried again.

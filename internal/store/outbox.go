@@ -85,6 +85,25 @@ const (
 	relayGoneText     = `delete /* relay gone */ from pointsman.relays where name = $1`
 )
 
+// Publish puts messages into the outbox that are no instance's: they go out independently of one another.
+func (s *Store) Publish(ctx context.Context, project string, msgIDs []string, ps []Publish) error {
+	subjects, headers, bodies := make([]string, len(ps)), make([]*string, len(ps)), make([][]byte, len(ps))
+	for i, p := range ps {
+		text, err := headerText(p.Headers)
+		if err != nil {
+			return err
+		}
+		subjects[i], headers[i], bodies[i] = p.Subject, text, p.Body
+	}
+	return s.each(ctx, "publish", s.text.publish, nil, project, subjects, msgIDs, headers, bodies)
+}
+
+// publishText ($1 project; arrays: $2 subjects, $3 message ids, $4 headers, $5 bodies).
+const publishText = `
+insert /* publish */ into pointsman.outbox (shard, kind, project, subject, msg_id, headers, body)
+select get_byte(convert_to(t.msg_id, 'UTF8'), length(convert_to(t.msg_id, 'UTF8')) - 1) & 15, 'publish', $1, t.subject, t.msg_id, t.headers, t.body
+from unnest($2::text[], $3::text[], $4::text[], $5::bytea[]) with ordinality t(subject, msg_id, headers, body, ord) order by t.ord`
+
 // Outbox returns at most n rows of these shards that are due, in order of id, after an id.
 func (s *Store) Outbox(ctx context.Context, shards []int, after int64, n int) (rows []OutboxRow, err error) {
 	err = s.each(ctx, "outbox", s.text.outbox, func(r pgx.Rows) error {
@@ -111,12 +130,13 @@ func (s *Store) Outbox(ctx context.Context, shards []int, after int64, n int) (r
 }
 
 // outboxText ($1 shards, $2 after, $3 how many) reads each shard by its index, and leaves out what stands behind a postponed row of
-// the same instance, row by row: not exists would be planned as an anti join with all that are postponed.
+// the same instance and kind, row by row: not exists would be planned as an anti join with all that are postponed. A row that was
+// refused holds up nothing: it may be refused for an hour, and the end of its instance has to be told meanwhile.
 const outboxText = `
 select /* outbox */ o.id, o.shard, o.instance_id, o.kind, o.project, o.subject, o.msg_id, o.headers, o.body, o.attempts, o.refusals, o.created_at
 from unnest($1::smallint[]) t(shard) cross join lateral (
   select * from pointsman.outbox o where o.shard = t.shard and o.id > $2 and not o.dead and o.next_at <= now()
-    and (select f.id from pointsman.outbox f where f.instance_id = o.instance_id and f.attempts > 0 and not f.dead and f.id < o.id limit 1) is null
+    and (select f.id from pointsman.outbox f where f.instance_id = o.instance_id and f.attempts > 0 and not f.dead and f.id < o.id and f.kind = o.kind and f.refusals = 0 limit 1) is null
   order by o.id limit $3) o
 order by o.id limit $3`
 

@@ -81,13 +81,16 @@ func TestOutbox(t *testing.T) {
 	}
 	equal(t, "of no shard", len(must(f.Outbox(t.Context(), nil, 0, 10))(t)), 0)
 
-	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, time.Hour, "no stream", true, false))(t)
+	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, time.Hour, "full", false, false))(t)
 	_, subjects = read(0, 10)
 	equal(t, "behind a postponed one", subjects, "b.1 b.2 ")
 	f.exec(`update pointsman.outbox set next_at = now()`)
 	again, subjects := read(0, 10)
 	equal(t, "due again", subjects, "a.1 b.1 b.2 ")
 	equal(t, "attempts", again[0].Attempts, 1)
+	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, time.Hour, "no stream", true, false))(t)
+	_, subjects = read(0, 10)
+	equal(t, "behind a refused one", subjects, "a.2 b.1 b.2 ")
 	must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, 0, "no stream", true, true))(t)
 	_, subjects = read(0, 10)
 	equal(t, "behind a dead one", subjects, "a.2 b.1 b.2 ")
@@ -95,6 +98,24 @@ func TestOutbox(t *testing.T) {
 	must(struct{}{}, f.Published(t.Context(), []int64{rows[1].ID, rows[3].ID, 1 << 40}))(t)
 	_, subjects = read(0, 10)
 	equal(t, "left", subjects, "b.1 ")
+}
+
+// The end of an instance is told, whatever becomes of what it published.
+func TestOutcomeWaitsForNoPublication(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.started("a")
+	o := outcome(f.picked(), OutcomeDone)
+	o.Publish = []Publish{{Subject: "a.1"}}
+	f.commit(o)
+	rows := must(f.Outbox(t.Context(), allShards(), 0, 10))(t)
+	for _, refused := range []bool{false, true} {
+		must(struct{}{}, f.Postpone(t.Context(), rows[0].ID, time.Hour, "", refused, false))(t)
+		left := must(f.Outbox(t.Context(), allShards(), 0, 10))(t)
+		if len(left) != 1 || left[0].Kind != "outcome" {
+			t.Errorf("refused %t: %+v", refused, left)
+		}
+	}
 }
 
 // A dead letter is in a shard though it has no instance, and waits for none.

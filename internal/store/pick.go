@@ -106,7 +106,11 @@ type turn struct {
 	keyed     bool // some of them have keys
 	again     bool // there are rows in this lane that it put there
 	unguarded int  // of those that run
+	diverted  int
 }
+
+// Diverted is how many instances picks have put into the lanes of machines that were not known to whoever picked.
+func (s *Store) Diverted() int64 { return s.shared.diverted.Load() }
 
 // laneName is a lane of a queue.
 type laneName struct{ queue, lane string }
@@ -135,6 +139,7 @@ func (s *Store) pick(ctx context.Context, size int, out *[]Work, queue, lane str
 		s.shared.keyed.Delete(name)
 	}
 	s.shared.unguarded.Add(int64(t.unguarded))
+	s.shared.diverted.Add(int64(t.diverted))
 	return t, nil
 }
 
@@ -163,14 +168,14 @@ func scanWork(r pgx.Rows, out *[]Work) (t turn, err error) {
 		unmet                    *bool
 	}
 	var parent *uuid.UUID
-	if r.RawValues()[4] == nil {
+	if r.RawValues()[5] == nil {
 		values, err := r.Values()
 		if err != nil {
 			return t, err
 		}
-		return turn{int(values[0].(int32)), values[1].(bool), values[2].(bool), int(values[3].(int32))}, nil
+		return turn{int(values[0].(int32)), values[1].(bool), values[2].(bool), int(values[3].(int32)), int(values[4].(int32))}, nil
 	}
-	err = r.Scan(&t.taken, &t.keyed, &t.again, &t.unguarded, &w.ID, &w.Rev, &w.Token, &w.Project, &w.Machine, &w.Version, &w.Step, &key, &partition, &unique, &w.UniqueScope,
+	err = r.Scan(&t.taken, &t.keyed, &t.again, &t.unguarded, &t.diverted, &w.ID, &w.Rev, &w.Token, &w.Project, &w.Machine, &w.Version, &w.Step, &key, &partition, &unique, &w.UniqueScope,
 		&w.Queue, &w.Priority, &w.Attempt, &w.Uncounted, &w.Visit, &w.TimedOut, &w.WaitCanceled, &w.Timed, &w.Notifies, &w.Awaits, &lastError, &trace, &w.InsertedAt, &parent, &w.ReadyAt, &state,
 		&sig.id, &sig.kind, &sig.name, &sig.payload, &sig.dedup, &sig.trace, &sig.at, &sig.unmet)
 	if err != nil {
@@ -246,7 +251,7 @@ with {recursive}/* pick */ r as materialized (
 select t.*, c.instance_id, c.rev, c.token, c.project, c.machine, c.version, c.step, c.correlation_key, c.partition_key, c.unique_key, c.unique_scope,
   c.queue, c.priority, c.attempt, c.uncounted, c.visit, c.timed_out, c.wait_canceled, c.due_at is not null, c.notifies, c.awaits, c.last_error, c.traceparent, c.inserted_at, c.parent_id, c.run_at,
   case when coalesce(s.n = 1, true) then c.state end, ` + inboxColumns + `, case when c.await_where is not null then not ` + passes("c.await_where") + ` end
-from (select (select count(*)::int from r), exists (select from c where {keyed}), {turn}) t(taken, keyed, again, unguarded)
+from (select (select count(*)::int from r), exists (select from c where {keyed}), {turn}, (select count(*)::int from c where fate = 'divert')) t(taken, keyed, again, unguarded, diverted)
 left join c on {runs} left join lateral (
 ` + inboxOfC + `) s on ` + inboxBound
 

@@ -100,7 +100,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		statements[name] = sql
 	}
 	for name, sql := range map[string]string{
-		"lock families": x.lockFamilies, "job": x.job, "list jobs": x.listJobs, "cancel job": x.cancelJob, "next job": x.nextJob, "take job": x.takeJob, "save job": x.saveJob,
+		"lock families": x.lockFamilies, "job": x.job, "same job": x.sameJob, "list jobs": x.listJobs, "cancel job": x.cancelJob, "next job": x.nextJob, "take job": x.takeJob, "save job": x.saveJob,
 		"postpone job": x.postponeJob, "retire jobs": x.retireJobs,
 	} {
 		statements[name] = sql

@@ -77,8 +77,12 @@ type Standing struct {
 
 // Standings returns the standing of those of the instances that there are. It is far cheaper than [Store.Instances].
 func (s *Store) Standings(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]Standing, error) {
+	return s.standings(ctx, "standings", s.text.standings, ids)
+}
+
+func (s *Store) standings(ctx context.Context, name, sql string, ids []uuid.UUID) (map[uuid.UUID]Standing, error) {
 	standings := make(map[uuid.UUID]Standing, len(ids))
-	err := s.each(ctx, "standings", s.text.standings, func(r pgx.Rows) error {
+	err := s.each(ctx, name, sql, func(r pgx.Rows) error {
 		var id uuid.UUID
 		var st Standing
 		err := r.Scan(&id, &st.Project, &st.Ended)
@@ -101,7 +105,7 @@ func scanInstance(r pgx.Rows) (in Instance, err error) {
 	return in, err
 }
 
-const instanceColumns = `id, project, machine, version, status, step, attempt, correlation_key, queue, priority, partition_key, unique_key, unique_scope, state, awaits, deadline, run_at, result,
+const instanceColumns = `id, project, machine, version, status, step, attempt, correlation_key, queue, priority, partition_key, unique_key, unique_scope_bits, state, awaits, deadline, run_at, result,
   last_error, paused, inbox_count, inserted_at, updated_at, finished_at, lease_worker, lease_expires_at, parent_id`
 
 const getIDText = `select /* get */ ` + instanceColumns + ` from pointsman.v_instances where id = $1 and (project = $2 or $2 = '')`

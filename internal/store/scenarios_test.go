@@ -35,6 +35,7 @@ func scenarios() (all []scenario) {
 	all = append(all, updateScenarios()...)
 	all = append(all, webhooks()...)
 	all = append(all, jobScenarios()...)
+	all = append(all, sqlScenarios()...)
 	return all
 }
 

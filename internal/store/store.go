@@ -51,6 +51,7 @@ type Store struct {
 type shared struct {
 	keyed     sync.Map // of laneName: picks from it meet instances with keys
 	unguarded atomic.Int64
+	diverted  atomic.Int64
 }
 
 // New returns a store for the schema ("" is pointsman). Where the pool has not been through [Tune], or there is a pooler, each

@@ -27,10 +27,10 @@ type texts struct {
 	hasty, tablesLocked                                                                                      string
 	apiKey, insertKey, revokeKey, listKeys, anyKey, listWorkers, listQueues, countLive, countEnded           string
 	standStill, age, readyLanes                                                                              string
-	wakeParents, tellParents, tellMissed, tellUnstarted, children, checkPath                                 string
+	wakeParents, tellParents, tellMissed, tellUnstarted, children, checkPath, passing                        string
 	judged, keepVerdict, forgetVerdicts, updateTaken, validated, setEvent                                    string
 
-	lockFamilies, stillMatching, addJob, job, listJobs, cancelJob, nextJob, takeJob, saveJob, postponeJob, retireJobs string
+	lockFamilies, stillMatching, addJob, sameJob, job, listJobs, cancelJob, nextJob, takeJob, saveJob, postponeJob, retireJobs string
 
 	commitNotify                                         string
 	addDeliveries, claimDeliveries, nextDelivery         string
@@ -42,6 +42,9 @@ type texts struct {
 	endTriggers, sweepTriggers, triggersDue, tell, endedWith, revive                            string
 	lookEvents, noteEvents, holdEvents, adoptEvents, expireHeldEvents, resolveEvents, lockGroup string
 	triggersWithPrefix, purgeTriggers, countPurge, triggerProjects                              string
+
+	publish string
+	content string
 }
 
 func newTexts(q func(string) string) texts {
@@ -60,8 +63,8 @@ func newTexts(q func(string) string) texts {
 		sweepTimers: q(sweepTimersText), anyExpired: q(anyExpiredText), sweepLeases: q(sweepLeasesText), expireHeld: q(expireHeldText), nextDue: q(nextDueText),
 		cancel: q(cancelOutputs.Replace(cancelText)),
 		retry:  q(retryText), pause: q(strings.Replace(pauseText, "{noted}", noted("pause"), 1)), resume: q(strings.Replace(resumeText, "{noted}", noted("resume"), 1)),
-		register: q(registerText),
-		retire:   q(retireText), letGo: q(letGoText), note: q(noteText), forget: q(forgetText), nextRetired: q(nextRetiredText),
+		register: q(registerText), content: q(contentText),
+		retire: q(retireText), letGo: q(letGoText), note: q(noteText), forget: q(forgetText), nextRetired: q(nextRetiredText),
 		getID: q(getIDText), getKey: q(getKeyText), standings: q(standingsText), queueDepths: q(queueDepthsText), seen: q(seenText), gone: q(goneText), unserved: q(unservedText),
 		listRecent: q(listBounds.Replace(listRecentText)), listKey: q(listOf("key")), listPrefix: q(listOf("prefix")), listEnded: q(listOf("ended")), listExecuting: q(listOf("executing")),
 		instancesByID: q(instancesByIDText), inbox: q(inboxText), history: q(historyText), consumedBy: q(consumedByText), events: q(eventsText), held: q(heldText),
@@ -87,15 +90,17 @@ func newTexts(q func(string) string) texts {
 		resolveEvents: q(resolveEventsText), lockGroup: q(lockGroupText),
 		triggersWithPrefix: q(triggersWithPrefixText), purgeTriggers: q(purgeTriggersText), countPurge: q(countPurgeText), triggerProjects: q(triggerProjectsText),
 		wakeParents: q(wakeParentsText), tellParents: q(tellParentsText), tellMissed: q(tellMissedText), tellUnstarted: q(tellUnstartedText),
-		children: q(childrenText), checkPath: q(checkPathText),
+		children: q(childrenText), checkPath: q(checkPathText), passing: q(passingText),
 		judged: q(judgedText), keepVerdict: q(keepVerdictText), forgetVerdicts: q(forgetVerdictsText), updateTaken: q(updateTakenText), validated: q(validatedText), setEvent: q(setEventText),
 
-		lockFamilies: q(lockFamiliesText), stillMatching: q(stillMatchingText), addJob: q(addJobText), job: q(jobText), listJobs: q(listJobsText),
+		lockFamilies: q(lockFamiliesText), stillMatching: q(stillMatchingText), addJob: q(addJobText), sameJob: q(sameJobText), job: q(jobText), listJobs: q(listJobsText),
 		cancelJob: q(cancelJobText), nextJob: q(nextJobText), takeJob: q(takeJobText), saveJob: q(saveJobText), postponeJob: q(postponeJobText), retireJobs: q(retireJobsText),
 
 		commitNotify: q(commitOf(commitOutputs+notifyEnded, notifiedColumns)), addDeliveries: q(addDeliveriesText),
 		claimDeliveries: q(claimDeliveriesText), nextDelivery: q(nextDeliveryText),
 		recordDeliveries: q(recordDeliveriesText), giveUpDeliveries: q(giveUpDeliveriesText), retireDeliveries: q(retireDeliveriesText),
 		listDeliveries: q(listDeliveriesText), deliveryByID: q(deliveryByIDText), retryDeliveries: q(retryDeliveriesText),
+
+		publish: q(publishText),
 	}
 }

@@ -20,6 +20,7 @@ type NewTrigger struct {
 	Step           string
 	TimeoutSecs    int64
 	NotifyURL      string
+	EmitKey        string
 	SentBy         string
 	RequestPayload []byte
 
@@ -293,7 +294,7 @@ func (s *Store) insertTriggers(ctx context.Context, ns []NewTrigger, at []int, m
 	var ids []uuid.UUID
 	var instances []*uuid.UUID
 	var projects, keys, sources, types []string
-	var steps, urls, sentBy, payloads []*string
+	var steps, urls, sentBy, payloads, emits []*string
 	var secs []int64
 	for _, i := range at {
 		n := ns[i]
@@ -301,24 +302,25 @@ func (s *Store) insertTriggers(ctx context.Context, ns []NewTrigger, at []int, m
 		ids, instances, projects, keys = append(ids, n.ID), append(instances, optionalID(n.InstanceID)), append(projects, n.Project), append(keys, n.Key)
 		sources, types, steps, secs = append(sources, n.Source), append(types, n.Type), append(steps, optional(n.Step)), append(secs, n.TimeoutSecs)
 		urls, sentBy, payloads = append(urls, optional(n.NotifyURL)), append(sentBy, optional(n.SentBy)), append(payloads, optional(string(n.RequestPayload)))
+		emits = append(emits, optional(n.EmitKey))
 	}
 	return s.each(ctx, "create triggers", s.text.createTriggers, func(r pgx.Rows) error {
 		var id uuid.UUID
 		err := r.Scan(&id)
 		made[at[slices.Index(ids, id)]].Creation = Created
 		return err
-	}, ids, projects, keys, sources, types, instances, steps, secs, urls, sentBy, payloads, maxActive)
+	}, ids, projects, keys, sources, types, instances, steps, secs, urls, sentBy, payloads, maxActive, emits)
 }
 
 // createTriggersText (arrays: $1 ids, $2 projects, $3 keys, $4 sources, $5 types, $6 instances, $7 steps, $8 seconds, $9 URLs, $10 who
-// sent what, $11 payloads; $12 the quota). What is created without a quota is in no count: the next one that has a quota counts anew.
+// sent what, $11 payloads; $12 the quota; $13 what steps emit when they are done). What is created without a quota is in no count: the next one that has a quota counts anew.
 const createTriggersText = `
 with /* create triggers */ uncounted as (
   update pointsman.quotas set max_triggers = 0 where $12::bigint = 0 and project = any($2) and max_triggers <> 0
 )
-insert into pointsman.triggers (id, project, event_key, source_type, trigger_type, instance_id, step, timeout_secs, requested_at, expires_at, notify_url, sent_by, request_payload)
-select n.id, n.project, n.event_key, n.source, n.type, n.instance_id, n.step, n.secs, c.at, c.at + n.secs * interval '1 s', n.url, n.sent_by, n.payload::jsonb
-from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::bigint[], $9::text[], $10::text[], $11::text[])
-  n(id, project, event_key, source, type, instance_id, step, secs, url, sent_by, payload)
+insert into pointsman.triggers (id, project, event_key, source_type, trigger_type, instance_id, step, timeout_secs, requested_at, expires_at, notify_url, sent_by, request_payload, event_emit_key)
+select n.id, n.project, n.event_key, n.source, n.type, n.instance_id, n.step, n.secs, c.at, c.at + n.secs * interval '1 s', n.url, n.sent_by, n.payload::jsonb, n.emits
+from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::uuid[], $7::text[], $8::bigint[], $9::text[], $10::text[], $11::text[], $13::text[])
+  n(id, project, event_key, source, type, instance_id, step, secs, url, sent_by, payload, emits)
 cross join (select clock_timestamp() as at offset 0) c
 on conflict do nothing returning id`

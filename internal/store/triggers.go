@@ -71,15 +71,7 @@ func (s *Store) TriggersByID(ctx context.Context, ids []uuid.UUID) ([]Trigger, e
 
 // TriggerStandings is [Store.Standings] for triggers.
 func (s *Store) TriggerStandings(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]Standing, error) {
-	standings := make(map[uuid.UUID]Standing, len(ids))
-	err := s.each(ctx, "trigger standings", s.text.triggerStandings, func(r pgx.Rows) error {
-		var id uuid.UUID
-		var st Standing
-		err := r.Scan(&id, &st.Project, &st.Ended)
-		standings[id] = st
-		return err
-	}, ids)
-	return standings, err
+	return s.standings(ctx, "trigger standings", s.text.triggerStandings, ids)
 }
 
 func scanTrigger(r pgx.Rows, first ...any) (t Trigger, err error) {

@@ -55,3 +55,24 @@ func TestUnserved(t *testing.T) {
 	f.exec(`delete from pointsman.ready`)
 	equal(t, "of nothing", f.unserved(), "[]")
 }
+
+// A lane that is served is not looked into, however much is in it: in a flow of work that is done every few seconds.
+func TestUnservedLooksIntoNoLaneThatIsServed(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.exec(many)
+	f.exec(`insert into pointsman.ready (queue, priority, instance_id, rev) select queue, 0, id, rev from pointsman.instances`)
+	f.exec(`analyze pointsman.ready`)
+	must(struct{}{}, f.Seen(t.Context(), "w", Serving{Queues: map[string]int{queue: 4}, Machines: []string{"m@1"}}))(t)
+	e := explains(f, false)
+	must(e.Unserved(t.Context()))(t)
+	must(e.Unserved(t.Context()))(t)
+	for _, x := range e.seen {
+		if x.name == "unserved" && x.buffers > 200 {
+			t.Errorf("unserved touches %d pages beside %d ready instances that are served", x.buffers, benchInstances)
+		}
+	}
+	if len(e.seen) < 2 {
+		t.Errorf("%d statements were explained", len(e.seen))
+	}
+}
