@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 )
 
 // health knows which parts of a bridge cannot do their work at the moment, and why. It logs when a part's trouble begins and when
@@ -16,6 +17,7 @@ type health struct {
 
 	mu      sync.Mutex
 	trouble map[string]error
+	expiry  map[string]*time.Timer // of trouble that another bridge may be rid of before this one hears of it
 }
 
 // The parts of a bridge.
@@ -34,7 +36,7 @@ func partDeadLetters(route string) string { return "dead letters of route " + ro
 var errStarting = errors.New("is starting")
 
 func newHealth(log *slog.Logger) *health {
-	return &health{log: log, trouble: map[string]error{}}
+	return &health{log: log, trouble: map[string]error{}, expiry: map[string]*time.Timer{}}
 }
 
 // expect a first report of a part: until then the bridge is not ready.
@@ -50,13 +52,50 @@ func (h *health) forget(parts ...string) {
 	defer h.mu.Unlock()
 	for _, part := range parts {
 		delete(h.trouble, part)
+		h.stopExpiry(part)
 	}
 }
+
+func (h *health) stopExpiry(part string) {
+	if timer := h.expiry[part]; timer != nil {
+		timer.Stop()
+		delete(h.expiry, part)
+	}
+}
+
+// reportFor is report of an attempt that is made again in this time, by this bridge or by another, which does not tell. Trouble of that kind is over
+// when nothing has been heard of it for so long.
+func (h *health) reportFor(part string, err error, again time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.set(part, err)
+	if err == nil {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(again+attemptTimeout, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.expiry[part] == timer {
+			h.set(part, nil)
+		}
+	})
+	h.expiry[part] = timer
+}
+
+// attemptTimeout is how long an attempt takes that hears nothing, at most, with what it waits for before.
+const attemptTimeout = 2 * publishTimeout
 
 // report takes the present state of a part: nil is well.
 func (h *health) report(part string, err error) {
 	h.mu.Lock()
-	defer h.mu.Unlock() // also while it logs: lines stand in the order of the states
+	defer h.mu.Unlock()
+	h.set(part, err)
+}
+
+// set is called with the lock, also while it logs: lines stand in the order of the states.
+func (h *health) set(part string, err error) {
+	h.stopExpiry(part)
 	before, known := h.trouble[part]
 	if err == nil {
 		delete(h.trouble, part)

@@ -48,7 +48,10 @@ func (r *reader) subscribe(ctx, work context.Context) (closed <-chan struct{}, e
 	}
 	// Consume, not Messages: the iterator's channel has room for the messages that were asked for and none for the server's notes
 	// among them, so it drops some when nobody reads for a while, as in an outage of the inbox.
-	cc, err := r.binding.consumer.Consume(r.receive,
+	var cc jetstream.ConsumeContext
+	begun := make(chan struct{})
+	r.halt = func() { <-begun; cc.Drain() } // before this callback returns, and the next pull follows: what came for that nobody would read
+	cc, err = r.binding.consumer.Consume(r.receive,
 		// What one pull may bring is bounded above the largest message, or the consumer would stand still before that one.
 		jetstream.PullMaxMessagesWithBytesLimit(r.route.Batch.Size, max(minPullBytes, 2*int(r.conn.MaxPayload()))),
 		jetstream.PullExpiry(expiry), jetstream.PullHeartbeat(heartbeat), jetstream.ConsumeErrHandler(r.trouble),
@@ -57,6 +60,7 @@ func (r *reader) subscribe(ctx, work context.Context) (closed <-chan struct{}, e
 		return nil, fmt.Errorf("pull: %w", err)
 	}
 	closed = cc.Closed() // asked for now: after the end it would not wait for the last callback
+	close(begun)
 	err = r.wait(ctx, closed)
 	if r.conn.IsConnected() {
 		cc.Drain()
@@ -82,6 +86,11 @@ func (r *reader) wait(ctx context.Context, closed <-chan struct{}) error {
 	case <-r.stuck:
 		return errStuck
 	case <-closed:
+	}
+	select {
+	case <-r.stuck: // and closed for that
+		return errStuck
+	default:
 		return errors.New("pull: the subscription was closed")
 	}
 }

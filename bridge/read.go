@@ -39,6 +39,7 @@ type reader struct {
 	order      *order // nil: messages go on as they come
 	parked     []delivery
 	stuck      chan struct{} // something is parked
+	halt       func()        // nothing more is pulled over the subscription; nil: no more than what was asked for comes
 	patience   *time.Timer
 	last       uint64 // consumer sequence
 	reconnects uint64
@@ -106,6 +107,9 @@ func (r *reader) pass(d delivery) {
 		_ = d.InProgress()
 		r.parked = append(r.parked, d)
 		r.slow.Store(true)
+		if r.halt != nil {
+			r.halt()
+		}
 		r.stuck <- struct{}{}
 	}
 }

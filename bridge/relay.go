@@ -147,11 +147,19 @@ func (r *relay) record(ctx context.Context) error {
 	return nil
 }
 
+// postponement is how long a publication waits that has failed so.
+func postponement(kind publishFailure, p engine.Publication) time.Duration {
+	if kind == refused {
+		return doubling(firstPostponement, lastPostponement, p.Refusals)
+	}
+	return doubling(firstPostponement, lastInOutage, p.Attempts)
+}
+
 func (r *relay) postpone(ctx context.Context, f sent) error {
 	kind := classify(f, true)
-	verdict, delay, level := engine.PostponedByOutage, doubling(firstPostponement, lastInOutage, f.row.Attempts), slog.LevelDebug
+	verdict, delay, level := engine.PostponedByOutage, postponement(kind, f.row), slog.LevelDebug
 	if kind == refused {
-		verdict, delay = engine.PostponedByRefusal, doubling(firstPostponement, lastPostponement, f.row.Refusals)
+		verdict = engine.PostponedByRefusal
 	}
 	dead := kind == hopeless || kind == refused && f.row.Refusals+1 >= maxRefusals
 	if dead {
@@ -256,7 +264,7 @@ func (r *relay) tell(s sent, kind publishFailure) {
 	case s.err == nil:
 		r.health.report(partOutcomes, nil)
 	case kind != unreachable:
-		r.health.report(partOutcomes, fmt.Errorf("publish to %s: %w", r.space.OutcomesStream(), s.err))
+		r.health.reportFor(partOutcomes, fmt.Errorf("publish to %s: %w", r.space.OutcomesStream(), s.err), postponement(kind, s.row))
 	}
 }
 

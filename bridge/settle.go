@@ -51,15 +51,15 @@ func (c *consumer) settle(ctx context.Context, batch []delivery, receipts []engi
 		return
 	}
 	var trouble error
+	var again time.Duration
 	for i, err := range c.letters.publish(ctx, letters) {
 		if err != nil {
-			trouble = err
-			c.sendBack(dead[i], err)
+			trouble, again = err, max(again, c.sendBack(dead[i], err))
 			continue
 		}
 		c.ack(dead[i], deadFates[i])
 	}
-	c.health.report(partDeadLetters(c.route.Name), trouble)
+	c.health.reportFor(partDeadLetters(c.route.Name), trouble, again)
 }
 
 // giveUp counts the failures of messages of their own, which outages are not, and makes dead letters of those that have had enough. What
@@ -155,13 +155,14 @@ func (c *consumer) ack(d delivery, f fate) {
 	d.endSpan(f, nil)
 }
 
-// sendBack a message to be delivered again later.
-func (c *consumer) sendBack(d delivery, cause error) {
-	delay := doubling(firstRedelivery, lastRedelivery, int(min(d.deliveries, 32))-1)
+// sendBack a message to be delivered again later, after the returned delay.
+func (c *consumer) sendBack(d delivery, cause error) (delay time.Duration) {
+	delay = doubling(firstRedelivery, lastRedelivery, int(min(d.deliveries, 32))-1)
 	if err := d.NakWithDelay(delay); err != nil {
 		c.log.Debug("nak", "sequence", d.sequence, "error", err)
 	}
 	c.metrics.count(fateRetried, d.stored)
 	d.endSpan(fateRetried, cause)
 	c.log.Debug("message comes again", "sequence", d.sequence, "delay", delay, "cause", cause)
+	return delay
 }

@@ -117,6 +117,24 @@ func TestDeadLetterStreamAppearsLater(t *testing.T) {
 	b.ready()
 }
 
+// A dead letter that could not be stored is another bridge's next time, or nobody's: this one does not stay unready for it.
+func TestTroubleWithDeadLettersEndsElsewhere(t *testing.T) {
+	b := setup(t)
+	cfg := b.config(b.orders())
+	cfg.ManageStreams = false
+	b.run(cfg)
+	b.publish("orders.paid", `poison`)
+	b.eventually("trouble with dead letters", func() bool { return strings.Contains(fmt.Sprint(b.bridge.Ready()), partDeadLetters("orders")) })
+	orders, err := b.js.Stream(t.Context(), "ORDERS")
+	if err == nil {
+		err = orders.Purge(t.Context()) // as good as given to another
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.ready()
+}
+
 // The ack of a dead letter was lost, so it is published again: still one.
 func TestDeadLetterTwiceIsOne(t *testing.T) {
 	b := setup(t)

@@ -291,6 +291,8 @@ type backend interface {
 	kill(ctx context.Context, m *Member) error
 	// terminate asks it to end, waits, and returns how it did.
 	terminate(ctx context.Context, m *Member) error
+	// quit asks a Go program to print where its goroutines are and end.
+	quit(ctx context.Context, m *Member) error
 	pause(ctx context.Context, m *Member) error
 	resume(ctx context.Context, m *Member) error
 	// forget removes what a member that does not run has: its data, and what it was launched from.
@@ -319,6 +321,9 @@ const logsVariable = "POINTSMAN_TEST_LOGS"
 func (c *Cluster) keepLogs() {
 	for _, m := range c.members {
 		text := c.backend.log(m)
+		if c.t.Failed() && (m.kind == Bridge || m.kind == Worker) && m.Running() {
+			c.t.Logf("%s was at:\n%s", m, c.stacks(m, len(text)))
+		}
 		if dir := os.Getenv(logsVariable); dir != "" {
 			c.writeLog(dir, m, text)
 		}
@@ -330,6 +335,17 @@ func (c *Cluster) keepLogs() {
 		}
 		c.t.Logf("%s printed:\n%s", m, text)
 	}
+}
+
+// stacks has a program end and tell where it was, behind what it has printed before.
+func (c *Cluster) stacks(m *Member, printed int) string {
+	ctx, cancel := context.WithTimeout(context.Background(), tryFor)
+	defer cancel()
+	if err := c.backend.quit(ctx, m); err != nil {
+		return err.Error()
+	}
+	text := c.backend.log(m)
+	return text[min(printed, len(text)):min(printed+shownLog, len(text))]
 }
 
 // shownLog is how much of a member's log a failed test shows, in bytes.

@@ -86,7 +86,14 @@ type stack struct {
 
 func newStack(t *testing.T) *stack {
 	t.Helper()
-	s := &stack{T: t, dir: t.TempDir(), ports: [2]int{freePort(), freePort()}}
+	s := &stack{T: t, dir: t.TempDir()}
+	for i := range s.ports {
+		port, claim := freePort()
+		s.ports[i] = port
+		if claim != nil {
+			_ = claim.Close() // Docker takes the port on all addresses
+		}
+	}
 	switch {
 	case exec.CommandContext(t.Context(), "docker", "compose", "version").Run() == nil:
 		s.command = []string{"docker", "compose"}

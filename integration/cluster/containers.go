@@ -232,6 +232,14 @@ func (cs *containers) terminate(ctx context.Context, m *Member) error {
 	})
 }
 
+func (cs *containers) quit(ctx context.Context, m *Member) error {
+	id := cs.container(m).GetContainerID()
+	if _, err := cs.docker.ContainerKill(ctx, id, client.ContainerKillOptions{Signal: "QUIT"}); err != nil {
+		return err
+	}
+	return cs.wait(ctx, id, func(container.WaitResponse) error { return nil })
+}
+
 func (cs *containers) pause(ctx context.Context, m *Member) error {
 	_, err := cs.docker.ContainerPause(ctx, cs.container(m).GetContainerID(), client.ContainerPauseOptions{})
 	return err

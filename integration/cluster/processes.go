@@ -31,6 +31,7 @@ type processes struct {
 
 	mu       sync.Mutex
 	ports    map[place]int
+	claims   []net.Listener    // of ports, as long as there is the cluster
 	binaries map[string]string // what a member runs, by its kind and build
 	procs    map[*Member]*process
 }
@@ -109,22 +110,34 @@ func (ps *processes) bind(m *Member, p port) string {
 	defer ps.mu.Unlock()
 	n := ps.ports[place{m, p}]
 	if n == 0 {
-		n = freePort()
+		var claim net.Listener
+		n, claim = freePort()
 		ps.ports[place{m, p}] = n
+		ps.claims = append(ps.claims, claim)
 	}
 	return net.JoinHostPort(loopback, strconv.Itoa(n))
 }
 
-const loopback = "127.0.0.1"
+const (
+	loopback = "127.0.0.1"
+	claims   = "127.0.0.2" // another address of the same host, on which nobody listens but for the claim
+)
 
 // freePort is one that nobody listens on, below those that the system gives to outgoing connections: it is free again when its owner,
-// killed, comes back.
-func freePort() int {
+// killed, comes back. Until the claim is closed no other cluster is given it, of whatever process; nil: this system has no other loopback address.
+func freePort() (port int, claim net.Listener) {
 	for {
-		port := 10000 + rand.IntN(22000)
+		port = 10000 + rand.IntN(22000)
+		claim, err := net.Listen("tcp", net.JoinHostPort(claims, strconv.Itoa(port)))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue
+		}
 		if l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port))); err == nil {
 			_ = l.Close()
-			return port
+			return port, claim
+		}
+		if claim != nil {
+			_ = claim.Close()
 		}
 	}
 }
@@ -272,6 +285,17 @@ func (ps *processes) terminate(ctx context.Context, m *Member) error {
 	return ps.proc(m).end(ctx, signal)
 }
 
+func (ps *processes) quit(ctx context.Context, m *Member) error {
+	if err := ps.proc(m).cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		return err
+	}
+	var exit *exec.ExitError // as it always ends then
+	if err := ps.proc(m).wait(ctx); !errors.As(err, &exit) {
+		return err
+	}
+	return nil
+}
+
 func (ps *processes) pause(ctx context.Context, m *Member) error { return ps.proc(m).pause(ctx) }
 
 func (ps *processes) resume(_ context.Context, m *Member) error { return ps.proc(m).resume() }
@@ -313,6 +337,11 @@ func (ps *processes) close() error {
 	var errs []error
 	for _, p := range ps.procs {
 		errs = append(errs, p.kill(ctx))
+	}
+	for _, claim := range ps.claims {
+		if claim != nil {
+			errs = append(errs, claim.Close())
+		}
 	}
 	return errors.Join(append(errs, os.RemoveAll(ps.root))...)
 }

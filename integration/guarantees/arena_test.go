@@ -188,9 +188,9 @@ func (a *arena) while(d time.Duration) func() {
 // found waits for rest, and returns all that is wrong.
 func (a *arena) found() []oracle.Violation {
 	a.Helper()
-	a.must(a.Ready(a.ctx))
 	ctx, cancel := context.WithTimeout(a.ctx, patience)
 	defer cancel()
+	a.must(a.Ready(ctx))
 	vs, err := a.rest.Settle(ctx)
 	if err != nil {
 		a.Error(err)
