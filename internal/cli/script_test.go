@@ -18,22 +18,14 @@ import (
 
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/examples/orders"
+	"github.com/pointsman/pointsman/integration/programs"
 	"github.com/pointsman/pointsman/internal/apptest"
-	"github.com/pointsman/pointsman/internal/cli"
 	"github.com/pointsman/pointsman/internal/pgtest"
 )
 
 var update = flag.Bool("update", false, "write what the commands print into the scripts")
 
-func TestMain(m *testing.M) {
-	testscript.Main(tests{m}, map[string]func(){
-		"pointsman": func() { os.Exit(cli.Main(cli.Pointsman())) },
-	})
-}
-
-type tests struct{ m *testing.M }
-
-func (t tests) Run() int { return pgtest.Run(t.m) }
+func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // expense is a machine whose updates are validated by the configuration. Nobody answers its steps.
 const expense = `
@@ -84,6 +76,10 @@ func runScripts(t *testing.T, stack *apptest.Stack, overHTTP bool) {
 	if overHTTP { // what says what NATS does
 		files = slices.DeleteFunc(files, func(file string) bool { return filepath.Base(file) == "usage.txtar" })
 	}
+	program, err := programs.Build(t.Context(), programs.Options{}, "./cmd/pointsman") // as it is for users: hundreds of starts under the race detector take a minute
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Files: files, UpdateScripts: *update && !overHTTP, RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(env *testscript.Env) error {
@@ -96,7 +92,7 @@ func runScripts(t *testing.T, stack *apptest.Stack, overHTTP bool) {
 				env.Setenv("POINTSMAN_URL", stack.HTTPURL)
 				env.Setenv("POINTSMAN_TOKEN", adminToken)
 			}
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command under the race detector ends a second later
+			env.Setenv("PATH", program+string(filepath.ListSeparator)+env.Getenv("PATH"))
 			return os.WriteFile(filepath.Join(env.WorkDir, "orders.yaml"), orders.Config, 0o600)
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"status": status, "until": until, "scrub": scrub},

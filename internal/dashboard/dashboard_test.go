@@ -13,6 +13,7 @@ import (
 
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/internal/api"
+	"github.com/pointsman/pointsman/internal/apptest"
 	"github.com/pointsman/pointsman/internal/dashboard"
 )
 
@@ -211,6 +212,10 @@ func (b *browser) actions(w *world) {
 	b.click("button", "Resume…")
 	b.confirm("Resume")
 	b.until("it is read again", `document.querySelector('.facts .badge')?.textContent === 'running'`)
+	before, err := w.consumer("pointsman-payments")
+	if err != nil {
+		b.Fatal(err)
+	}
 	b.click("button", "Rewind…")
 	b.fill("Sequence", "1")
 	b.click("dialog[open] button[type=submit]", "Dry run")
@@ -218,6 +223,10 @@ func (b *browser) actions(w *world) {
 	b.usable("rewind")
 	b.confirm("Rewind")
 	b.sees("is read again from sequence 1 on")
+	apptest.Eventually(w, "payments is read again", func() (bool, error) { // before it meets what is replayed
+		info, err := w.consumer("pointsman-payments")
+		return err == nil && info.Created.After(before.Created) && info.AckFloor.Consumer > 0 && info.NumPending == 0 && info.NumAckPending == 0, fmt.Errorf("%+v, %w", info, err)
+	})
 
 	b.letters(w)
 

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/pointsman/pointsman/engine"
 	"github.com/pointsman/pointsman/examples/orders"
 	"github.com/pointsman/pointsman/internal/api"
@@ -138,6 +140,14 @@ func (w *world) seed() {
 		waiting := stats.Instances[engine.StatusAwaiting]
 		return len(letters.Items) == 3 && len(held.Items) == 1 && len(hooks.Items) == 2 && waiting >= 42, fmt.Errorf("%d letters, %d held, %d webhooks, %d waiting", len(letters.Items), len(held.Items), len(hooks.Items), waiting)
 	})
+}
+
+func (w *world) consumer(name string) (*jetstream.ConsumerInfo, error) {
+	c, err := w.stack.JS.Consumer(w.Context(), "ORDERS", name)
+	if err != nil {
+		return nil, err
+	}
+	return c.CachedInfo(), nil
 }
 
 // ask the bridge that takes the token.

@@ -104,6 +104,8 @@ func joining() []scenario {
 		{"child: parks with a start, and signals itself / deliver", leased(90, valid, 1), together(committing(toItself), delivering(signal(key(1), "x", "d1"))), asleep},
 		{"child: parks with a start that is taken / end of the holder", leased(90, valid, 1) + leased(91, valid, 2), together(committing(unstarted), committing(of(2, 91, OutcomeDone))), ""},
 		{"child: parks with a start that is taken", leased(90, valid, 1) + leased(91, valid, 2), together(committing(unstarted)), awake},
+		{"child: parks for none, any", leased(90, valid, 1), together(committing(joins(1, 90, "child/any child"))), awake},
+		{"child: parks for none, all / deliver", leased(90, valid, 1), together(committing(joins(1, 90, "child/all children")), delivering(signal(key(1), "x", "d1"))), awake},
 		{"child: parks for names and children / deliver / end", leased(90, valid, 1) + leased(91, valid, 2) + childOf(1, 2), together(committing(both("child/all children")), delivering(signal(key(1), "a", "d1")), committing(endsFor(2, 91, 1))), awake + " union all " + toldOnce(2)},
 		{"child: end wakes out of a unique scope / newcomer", awaiting(1, 1, allChildren) + scopedUnique(1, uKey, ScopeAwaiting) + leased(90, valid, 2) + childOf(1, 2), together(committing(endsFor(2, 90, 1)), starting(freshUnique(3, uKey, ScopeRunnable))), awake + " union all " + toldOnce(2)},
 	}
