@@ -3,13 +3,10 @@ package integration
 import (
 	"bytes"
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,16 +22,8 @@ import (
 	"github.com/pointsman/pointsman/internal/pgtest"
 )
 
-// TestMain has more tests run at once than there are processors, unless it is told how many: most of the time they wait.
 func TestMain(m *testing.M) {
-	flag.Parse()
-	given := false
-	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
-	if !given {
-		if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
-			panic(err)
-		}
-	}
+	pgtest.Crowd(3)
 	pgtest.Main(m)
 }
 

@@ -83,11 +83,9 @@ func (c *Cluster) Fill(ctx context.Context, stream string) (*Fault, error) {
 	f := &Fault{Name: "fill " + stream}
 	var had jetstream.StreamConfig
 	err := c.changeStream(ctx, stream, func(cfg *jetstream.StreamConfig, state jetstream.StreamState) error {
-		if had = *cfg; state.Msgs == 0 {
-			return errors.New("it is empty, and a stream cannot be bound to less than one message")
-		}
+		had = *cfg
 		// No message fits any more, and none of those that are there is discarded for it.
-		cfg.Discard, cfg.MaxMsgs = jetstream.DiscardNew, int64(state.Msgs)
+		cfg.Discard, cfg.MaxBytes = jetstream.DiscardNew, max(1, int64(state.Bytes))
 		return nil
 	})
 	if err != nil {
@@ -95,7 +93,7 @@ func (c *Cluster) Fill(ctx context.Context, stream string) (*Fault, error) {
 	}
 	f.heal = func(ctx context.Context) error {
 		return c.changeStream(ctx, stream, func(cfg *jetstream.StreamConfig, _ jetstream.StreamState) error {
-			cfg.Discard, cfg.MaxMsgs = had.Discard, had.MaxMsgs
+			cfg.Discard, cfg.MaxBytes = had.Discard, had.MaxBytes
 			return nil
 		})
 	}

@@ -14,6 +14,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -30,8 +31,15 @@ type Options struct {
 
 // Build builds packages with a main, each an import path or a path below the module's root ("./cmd/bridge"), and returns the directory that
 // has the programs, each under the last part of its package's path. The directory stays, so that the next run of the tests links only what has changed; it
-// is of this checkout, these options and these packages alone.
+// is of this checkout, these options and these packages alone. A process builds each once, as its own source does not change either.
 func Build(ctx context.Context, o Options, packages ...string) (dir string, err error) {
+	once, _ := builds.LoadOrStore(fmt.Sprint(o, packages), sync.OnceValues(func() (string, error) { return build(context.WithoutCancel(ctx), o, packages) }))
+	return once.(func() (string, error))()
+}
+
+var builds sync.Map // of functions that build, by what they build
+
+func build(ctx context.Context, o Options, packages []string) (dir string, err error) {
 	root, err := Root()
 	if err != nil {
 		return "", err

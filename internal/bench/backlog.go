@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	backlogCalls = 200 // of each statement in a probe
+	backlogCalls = 200 // of each statement in a probe, or fewer where there are fewer messages
 	backlogGroup = 64  // signals, picks and timers of one
 )
 
@@ -49,7 +49,7 @@ func backlog(ctx context.Context, b *run) error {
 	} {
 		cs := &Case{
 			Name: call.name, Unit: "call", compared: []string{p50, p99, walBytes},
-			About: fmt.Sprintf("%d calls of our own statement, bare, at one connection: %d %s", backlogCalls, backlogGroup, call.about),
+			About: fmt.Sprintf("%d calls of our own statement, bare, at one connection: %d %s", b.calls(), backlogGroup, call.about),
 		}
 		var sides []side
 		for _, c := range crowds {
@@ -104,6 +104,8 @@ func (c *crowd) make(ctx context.Context) error {
 	return nil
 }
 
+func (b *run) calls() int { return min(backlogCalls, b.N) }
+
 // timed calls a statement again and again. undo puts back what a call did.
 func (c *crowd) timed(ctx context.Context, m *measurement, before func() error, call func(s *store.Store) error, undo func() error) error {
 	s, err := store.New(c.own, c.schema)
@@ -112,7 +114,7 @@ func (c *crowd) timed(ctx context.Context, m *measurement, before func() error, 
 	}
 	var times []time.Duration
 	var wal int64
-	for i := range backlogCalls + 5 { // the first ones prepare
+	for i := range c.calls() + 5 { // the first ones prepare
 		if err := c.db.QueryRow(ctx, `select clock_timestamp()`).Scan(&c.since); err != nil {
 			return err
 		}

@@ -158,7 +158,7 @@ func TestBacklog(t *testing.T) {
 	t.Parallel()
 	r := measure(t, Options{Benchmark: "backlog", N: 60, Parked: 30, Rounds: 1, Sizes: []int{1000, 2000}})
 	for _, name := range []string{"deliver", "pick", "sweep"} {
-		expectCase(t, r, name, backlogCalls, 1, []string{"2000", "1000"}, p50, p99, walBytes)
+		expectCase(t, r, name, 60, 1, []string{"2000", "1000"}, p50, p99, walBytes)
 	}
 	expectCase(t, r, "waiting", 60, 1, []string{"worked off", "waiting", "idle"})
 	expectPlot(t, r, "deliver", "pick", "sweep")

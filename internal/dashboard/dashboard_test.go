@@ -300,12 +300,12 @@ func (b *browser) letters(w *world) {
 	b.click("button", "Replay many…")
 	b.fill("Route (empty: any)", "payments")
 	b.click("dialog[open] button[type=submit]", "Dry run")
-	b.click("dialog[open] button[type=submit]", "Replay these")
+	b.confirm("Replay these")
 	b.sees("1 dead-lettered") // nobody-2 is still nobody
 	b.click("button", "Drop many…")
 	b.fill("Route (empty: any)", "payments")
 	b.click("dialog[open] button[type=submit]", "Dry run")
-	b.click("dialog[open] button[type=submit]", "Drop these")
+	b.confirm("Drop these")
 	b.sees("There are none.")
 	w.ask("GET", "/v1/dead-letters?route=payments", "", &page)
 	if len(page.Items) != 0 {

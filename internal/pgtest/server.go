@@ -2,8 +2,11 @@ package pgtest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
+	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +25,19 @@ var shared struct {
 	server *pgserver.Server
 	url    string
 	err    error
+}
+
+// Crowd has so many tests run at once on each processor, unless the command line says how many: for packages whose tests mostly wait. It comes before [Main].
+func Crowd(each int) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if given {
+		return
+	}
+	if err := flag.Set("test.parallel", strconv.Itoa(each*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
+	}
 }
 
 // Main runs the tests of a package, stops the server, and fails the run when a goroutine is left. It does not return.
