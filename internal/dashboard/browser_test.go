@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ type browser struct {
 
 	mu   sync.Mutex
 	said []string // errors on the console
+	late []string // parts of those that were expected at the last look
 }
 
 // newBrowser starts a Chromium that ends with the test. Where there is none the test is skipped, and fails when CI is "true".
@@ -83,14 +85,17 @@ func newBrowser(t *testing.T) *browser {
 	return b
 }
 
-// quiet wants no errors on the console since the last look, but those of which the text has one of these.
+// quiet wants no errors on the console since the last look, but those of which the text has one of these, or of the look before: the console tells
+// late of what the page knows already.
 func (b *browser) quiet(but ...string) {
 	b.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	allowed := slices.Concat(b.late, but)
+	b.late = but
 	for _, text := range b.said {
 		expected := false
-		for _, part := range but {
+		for _, part := range allowed {
 			expected = expected || strings.Contains(text, part)
 		}
 		if !expected {

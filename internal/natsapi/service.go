@@ -126,10 +126,10 @@ func (s *Service) take(ctx context.Context, verb string, do operation, r micro.R
 		return
 	}
 	s.working.Go(func() {
-		defer func() { <-slots }()
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		answer, err := s.answer(ctx, verb, do, header, body)
+		<-slots // before who asked can ask again
 		s.respond(verb, reply, answer, err)
 	})
 }

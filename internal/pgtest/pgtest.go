@@ -1,5 +1,5 @@
-// Package pgtest gives tests a real Postgres: one private server per test process, started by the first test that asks, and a schema of its
-// own for each test.
+// Package pgtest gives tests a real Postgres: one private server per test process, started by the first test that asks, and a database or a
+// schema of its own for each test.
 //
 // POINTSMAN_TEST_DATABASE_URL names a server to use instead. Where no server can be had a test is skipped, and fails when CI is "true".
 // A package with such tests has
@@ -20,8 +20,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/pointsman/pointsman/migrations"
 )
 
 const (
@@ -36,35 +34,20 @@ type DB struct {
 	Pool   *pgxpool.Pool
 }
 
-// New returns a database whose schema has all migrations. The test drops it at its end, when nobody may hold a connection of the pool.
+// New returns a database of the test's own whose schema has all migrations: nobody else's snapshots and key locks, which are those of a database,
+// are met in it. The test drops it at its end, when nobody may hold a connection of the pool.
 func New(t testing.TB) *DB {
 	t.Helper()
-	return migrated(t, Empty(t))
-}
-
-// Empty is New without migrations: the schema is there, with nothing in it.
-func Empty(t testing.TB) *DB {
-	t.Helper()
-	return empty(t, serverURL(t))
-}
-
-// Alone is New in a database of its own: its key locks, which are those of a database, meet nobody else's.
-func Alone(t testing.TB) *DB {
-	t.Helper()
-	return migrated(t, empty(t, Database(t)))
-}
-
-func migrated(t testing.TB, db *DB) *DB {
-	t.Helper()
-	if err := migrations.Up(t.Context(), db.URL, db.Schema); err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
+	db := &DB{}
+	db.URL, db.Schema = fromTemplate(t)
+	db.Pool = newPool(t, db.URL)
 	return db
 }
 
-func empty(t testing.TB, url string) *DB {
+// Empty returns a schema with nothing in it, in a database that others have schemas in too.
+func Empty(t testing.TB) *DB {
 	t.Helper()
-	db := &DB{URL: url, Schema: schemaName(t.Name())}
+	db := &DB{URL: serverURL(t), Schema: schemaName(t.Name())}
 	execute(t, db.URL, "create schema "+db.Schema)
 	t.Cleanup(func() { execute(t, db.URL, "drop schema "+db.Schema+" cascade") })
 	db.Pool = newPool(t, db.URL)
@@ -77,12 +60,7 @@ func Database(t testing.TB) string {
 	server, name := serverURL(t), schemaName(t.Name())
 	execute(t, server, "create database "+name)
 	t.Cleanup(func() { execute(t, server, "drop database "+name+" with (force)") })
-	u, err := url.Parse(server)
-	if err != nil {
-		t.Fatalf("pgtest: %v", err)
-	}
-	u.Path = "/" + name
-	return u.String()
+	return inDatabase(t, server, name)
 }
 
 // URL leads to a fresh, empty schema, which is first in the search path.

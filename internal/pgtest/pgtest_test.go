@@ -54,6 +54,22 @@ func TestSchemaIsDropped(t *testing.T) {
 	}
 }
 
+func TestDatabaseIsDropped(t *testing.T) {
+	t.Parallel()
+	outer := pgtest.Empty(t)
+	var name string
+	t.Run("inner", func(t *testing.T) {
+		db := pgtest.New(t)
+		if err := db.Pool.QueryRow(t.Context(), "select current_database()").Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+	})
+	var there bool
+	if err := outer.Pool.QueryRow(t.Context(), "select exists (select from pg_database where datname = $1)", name).Scan(&there); err != nil || there || name == "" {
+		t.Errorf("database %q is left: %t, %v", name, there, err)
+	}
+}
+
 func BenchmarkNew(b *testing.B) {
 	for b.Loop() {
 		pgtest.New(b)

@@ -59,10 +59,11 @@ func Run(m *testing.M) int {
 // RunUnchecked is Run without the look for goroutines.
 func RunUnchecked(m *testing.M) int {
 	code := m.Run()
-	if shared.server == nil {
-		return code
+	stop := func() error { return dropTemplate(context.Background(), shared.url) }
+	if shared.server != nil {
+		stop = shared.server.Stop
 	}
-	if err := shared.server.Stop(); err != nil {
+	if err := stop(); err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest:", err)
 		return max(code, 1)
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/pointsman/pointsman/internal/pgtest"
 	"github.com/pointsman/pointsman/migrations"
 )
 
@@ -351,10 +350,10 @@ func TestBuffers(t *testing.T) {
 	if show {
 		size, sizes = plansSize, []int{1, 50, 200}
 	}
-	f := setupIn(t, pgtest.Alone(t), false) // no other test's snapshot keeps rows that are dead, and
+	f := setup(t)
 	f.exec(`do $$ declare t regclass; begin
 		for t in select oid from pg_class where relkind = 'r' and relnamespace = (select relnamespace from pg_class where oid = 'pointsman.instances'::regclass) loop
-			execute format('alter table %s set (autovacuum_enabled = off)', t); -- moves none while they are counted
+			execute format('alter table %s set (autovacuum_enabled = off)', t); -- it moves rows while their buffers are counted
 		end loop; end $$`)
 	f.gather(size)
 	for _, pooler := range []bool{false, true} {

@@ -65,7 +65,7 @@ type explorer struct {
 func newExplorers(t *testing.T) chan *explorer {
 	free := make(chan *explorer, runtime.GOMAXPROCS(0))
 	for range cap(free) {
-		db := pgtest.Alone(t) // an order is told by who waits for whom: nobody may wait for another explorer
+		db := pgtest.New(t) // an order is told by who waits for whom: nobody may wait for another explorer
 		e := &explorer{schema: db.Schema, text: must(New(db.Pool, db.Schema))(t).text}
 		for range 4 {
 			cfg := must(pgx.ParseConfig(db.URL))(t)

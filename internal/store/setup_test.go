@@ -42,11 +42,7 @@ func setup(t testing.TB) *fixture { return setupTuned(t, false) }
 
 func setupTuned(t testing.TB, pooler bool) *fixture {
 	t.Helper()
-	return setupIn(t, pgtest.New(t), pooler)
-}
-
-func setupIn(t testing.TB, db *pgtest.DB, pooler bool) *fixture {
-	t.Helper()
+	db := pgtest.New(t)
 	cfg := must(pgxpool.ParseConfig(db.URL))(t)
 	Tune(cfg, pooler)
 	pool := must(pgxpool.NewWithConfig(t.Context(), cfg))(t)
