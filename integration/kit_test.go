@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	pgtest.Crowd(3)
+	pgtest.Crowd(2)
 	pgtest.Main(m)
 }
 

@@ -31,7 +31,7 @@ func newStage(t testing.TB, host Host, pooler *pgtest.Bouncer) *stage {
 	t.Helper()
 	env := New(t)
 	if pooler != nil {
-		pool, err := engine.Connect(t.Context(), pooler.URL, maxConns, true)
+		pool, err := engine.Connect(t.Context(), pooler.To(env.Pool.Config().ConnString()), maxConns, true)
 		env.must(err)
 		t.Cleanup(pool.Close)
 		env.Client, err = engine.NewClient(pool, engine.Config{Schema: env.Schema, Logger: slog.New(slog.DiscardHandler)})

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-
-	"github.com/pointsman/pointsman/internal/pgtest"
 )
 
 // long runs take some minutes of both cores, so they are asked for; `make guarantees` does. The short form has every guarantee, with fewer plays
@@ -16,7 +14,6 @@ func TestMain(m *testing.M) {
 	if !long {
 		fmt.Println("the short form: make guarantees, or POINTSMAN_TEST_GUARANTEES=1, runs the long one")
 	}
-	pgtest.Crowd(2)
 	os.Exit(m.Run())
 }
 

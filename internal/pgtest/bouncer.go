@@ -206,6 +206,16 @@ func (p *bouncerProcess) kill() {
 
 func (b *Bouncer) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port)) }
 
+// To leads through the bouncer to another database of its server.
+func (b *Bouncer) To(databaseURL string) string {
+	b.t.Helper()
+	u, err := url.Parse(databaseURL)
+	if err != nil {
+		b.t.Fatalf("pgtest: %v", err)
+	}
+	return inDatabase(b.t, b.URL, strings.TrimPrefix(u.Path, "/"))
+}
+
 // Restart kills it, with all its connections on either side, and starts it again on the same port.
 func (b *Bouncer) Restart() {
 	b.t.Helper()
