@@ -36,7 +36,7 @@ type scenario struct {
 const ordersVar = "POINTSMAN_EXPLORE_ORDERS"
 
 const (
-	defaultOrders = 10
+	defaultOrders = 24
 	orderTimeout  = 2 * time.Minute
 	pollBlocked   = time.Millisecond // at first; where a session takes longer, twice as long each time, up to
 	pollSlow      = 16 * time.Millisecond
