@@ -97,16 +97,17 @@ func newPage(s *stack, name, start, tmp string, env ...string) *page {
 		s.must(err)
 		s.must(os.Symlink(from, filepath.Join(bin, program)))
 	}
-	goEnv, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output()
-	s.must(err)
-	caches := strings.Fields(string(goEnv))
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "POINTSMAN_") || strings.HasPrefix(v, "POINTSMAN_INSTALL_") {
 			p.env = append(p.env, v)
 		}
 	}
-	p.env = append(p.env, "HOME="+p.home, "PATH="+bin+":"+os.Getenv("PATH"), "GOBIN="+bin, "GOCACHE="+caches[0], "GOMODCACHE="+caches[1], "GOPROXY=off",
-		"GOFLAGS=-buildvcs=false", "TMPDIR="+tmp, "POINTSMAN_HTTP_ADDR=127.0.0.1:0", "POINTSMAN_WORKER_HTTP_ADDR=127.0.0.1:0")
+	p.env = append(p.env, "HOME="+p.home, "PATH="+bin+":"+os.Getenv("PATH"), "GOBIN="+bin, "GOFLAGS=-buildvcs=false", "TMPDIR="+tmp, "POINTSMAN_HTTP_ADDR=127.0.0.1:0", "POINTSMAN_WORKER_HTTP_ADDR=127.0.0.1:0")
+	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GONOPROXY", "GONOSUMDB", "GOTOOLCHAIN"} { // what another HOME would change
+		value, err := exec.Command("go", "env", name).Output()
+		s.must(err)
+		p.env = append(p.env, name+"="+strings.TrimSpace(string(value)))
+	}
 	p.env = append(p.env, env...)
 	return p
 }

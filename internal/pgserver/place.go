@@ -29,20 +29,20 @@ type place struct {
 	temps     []*tempDir
 }
 
-func openPlace(dir string) (*place, error) {
+func openPlace(dir, temp string) (*place, error) {
 	p := &place{temporary: dir == ""}
-	if err := p.open(dir); err != nil {
+	if err := p.open(dir, temp); err != nil {
 		return nil, errors.Join(err, p.close())
 	}
 	return p, nil
 }
 
-func (p *place) open(dir string) (err error) {
+func (p *place) open(dir, temp string) (err error) {
 	if p.account, err = chooseAccount(dir); err != nil {
 		return err
 	}
 	if p.temporary {
-		t, err := p.temp(os.TempDir(), "/var/tmp")
+		t, err := p.temp(temp, os.TempDir(), "/var/tmp")
 		if err != nil {
 			return err
 		}
@@ -149,7 +149,7 @@ func (p *place) runInitdb(ctx context.Context, bin, dir, locale string) error {
 
 func (p *place) temp(bases ...string) (*tempDir, error) {
 	for _, base := range bases {
-		if !p.account.reaches(base) {
+		if base == "" || !p.account.reaches(base) {
 			continue
 		}
 		t, err := newTempDir(base)

@@ -32,6 +32,8 @@ type Config struct {
 	// the server cannot reach it, it becomes a symbolic link to a directory under /var/lib/pointsman.
 	// Empty: a temporary directory, removed by Stop.
 	Dir string
+	// Temp is where the temporary directory is made. Empty, or out of reach of the user that runs the server: os.TempDir() or /var/tmp.
+	Temp string
 	// Port is 0 for the Unix socket alone, -1 for a free TCP port of 127.0.0.1 besides, or the number of that port.
 	// Over TCP a password is needed; it changes with every start and is part of the URL.
 	Port int
@@ -76,7 +78,7 @@ func start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	p, err := openPlace(cfg.Dir)
+	p, err := openPlace(cfg.Dir, cfg.Temp)
 	if err != nil {
 		return nil, err
 	}

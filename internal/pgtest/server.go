@@ -91,6 +91,7 @@ func startShared() {
 	defer cancel()
 	shared.server, shared.err = pgserver.Start(ctx, pgserver.Config{
 		Install: true,
+		Temp:    memory(),
 		Settings: map[string]string{
 			"max_connections":  "200",
 			"shared_buffers":   "64MB",
