@@ -52,21 +52,18 @@ func explains(f *fixture, pooler bool) *explainer {
 	return e
 }
 
-var (
-	explainedJSON = regexp.MustCompile(`(?s)plan:\s*(\{.*\})`)
-	statementName = regexp.MustCompile(`/\* ([a-z ]+) \*/`)
-)
+var statementName = regexp.MustCompile(`/\* ([a-z ]+) \*/`)
 
 func (e *explainer) note(t testing.TB, message string) {
-	found := explainedJSON.FindStringSubmatch(message)
-	if found == nil {
+	_, explanation, found := strings.Cut(message, "plan:")
+	if !found {
 		return
 	}
 	var text struct {
 		Query string `json:"Query Text"`
 		Plan  plan
 	}
-	if err := json.Unmarshal([]byte(found[1]), &text); err != nil {
+	if err := json.Unmarshal([]byte(explanation), &text); err != nil {
 		t.Errorf("%v in %s", err, message)
 		return
 	}
