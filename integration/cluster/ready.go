@@ -17,10 +17,22 @@ import (
 const (
 	pollPause = 20 * time.Millisecond
 	tryFor    = 5 * time.Second // one look
+
+	electionTimeout = time.Minute
 )
 
 // poll tries until it succeeds, ctx ends, or the member does.
 func (c *Cluster) poll(ctx context.Context, m *Member, try func(ctx context.Context) error) error {
+	return persist(ctx, try, func() error {
+		if ended := c.backend.exited(m); ended != nil {
+			return fmt.Errorf("it ended: %w", ended)
+		}
+		return nil
+	})
+}
+
+// persist tries until it succeeds, ctx ends, or hopeless says why to give up.
+func persist(ctx context.Context, try func(ctx context.Context) error, hopeless func() error) error {
 	for {
 		once, cancel := context.WithTimeout(ctx, tryFor)
 		err := try(once)
@@ -28,8 +40,8 @@ func (c *Cluster) poll(ctx context.Context, m *Member, try func(ctx context.Cont
 		if err == nil {
 			return nil
 		}
-		if ended := c.backend.exited(m); ended != nil {
-			return fmt.Errorf("it ended: %w", ended)
+		if end := hopeless(); end != nil {
+			return end
 		}
 		select {
 		case <-ctx.Done():
@@ -200,8 +212,18 @@ func (c *Cluster) inSync(ctx context.Context) error {
 	return err
 }
 
-// Leader is the NATS server that leads a stream.
+// Leader is the NATS server that leads a stream. After a fault it is waited for: its peers have to agree on one first.
 func (c *Cluster) Leader(ctx context.Context, stream string) (leader *Member, err error) {
+	ctx, cancel := context.WithTimeout(ctx, electionTimeout)
+	defer cancel()
+	err = persist(ctx, func(ctx context.Context) error {
+		leader, err = c.leaderNow(ctx, stream)
+		return err
+	}, func() error { return nil })
+	return leader, err
+}
+
+func (c *Cluster) leaderNow(ctx context.Context, stream string) (leader *Member, err error) {
 	err = c.withJetStream(func(js jetstream.JetStream) error {
 		s, err := js.Stream(ctx, stream)
 		if err != nil {
