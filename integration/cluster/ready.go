@@ -19,6 +19,7 @@ const (
 	tryFor    = 5 * time.Second // one look
 
 	electionTimeout = time.Minute
+	freezeTimeout   = 30 * time.Second // of a container
 )
 
 // poll tries until it succeeds, ctx ends, or the member does.
