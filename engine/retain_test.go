@@ -48,30 +48,32 @@ func TestRetention(t *testing.T) {
 	eventually(t, "its ledger is gone", func() bool {
 		return b.count(`select count(*) from pointsman.ledger`)+b.count(`select count(*) from pointsman.departed`) == 0
 	})
-	eventually(t, "the ledger is counted", func() bool { return deleted(t, registry, "ledger") == 2 }) // after the commit
 	w.stop()
 	if in := b.start(n); in.ID == id || in.Status != engine.StatusRunnable {
 		t.Errorf("started anew: %+v", in)
 	}
 	equal(t, "who lives", b.get(stays).Status, engine.StatusAwaiting)
-	want := "# HELP pointsman_retention_deleted_total What the retention has deleted, by table.\n# TYPE pointsman_retention_deleted_total counter\n" +
-		"pointsman_retention_deleted_total{table=\"instances\"} 1\npointsman_retention_deleted_total{table=\"jobs\"} 0\npointsman_retention_deleted_total{table=\"ledger\"} 2\npointsman_retention_deleted_total{table=\"triggers\"} 0\n" +
-		"pointsman_retention_deleted_total{table=\"verdicts\"} 0\npointsman_retention_deleted_total{table=\"webhook_deliveries\"} 0\n"
-	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "pointsman_retention_deleted_total"); err != nil {
-		t.Error(err)
-	}
 }
 
 // Where ledgers are kept for less long than instances, the instance stays to be read.
 func TestRetentionOfLedgersAlone(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	registry := prometheus.NewRegistry()
+	b := setupWith(t, engine.Config{Metrics: registry})
 	m := define(t, engine.Definition[raw]{Steps: map[string]step{"begin": func(context.Context, *engine.Visit[raw]) (engine.Outcome, error) { return engine.Done("x"), nil }}})
 	b.work(engine.WorkerConfig{Machines: []*engine.Machine{m}, Retention: engine.Retention{Dedup: time.Millisecond}})
 	id := b.start(engine.NewInstance{Machine: "m", DedupKey: "start"}).ID
 	b.ends(id, engine.StatusDone)
 	eventually(t, "its ledger is gone", func() bool { return b.count(`select count(*) from pointsman.ledger`) == 0 })
 	equal(t, "result", string(b.get(id).Result), `"x"`)
+	// After the commit. Where one worker stops and another begins it would say less: what the first had sent may be done behind its back.
+	eventually(t, "the ledger is counted", func() bool { return deleted(t, registry, "ledger") == 1 })
+	want := "# HELP pointsman_retention_deleted_total What the retention has deleted, by table.\n# TYPE pointsman_retention_deleted_total counter\n" +
+		"pointsman_retention_deleted_total{table=\"instances\"} 0\npointsman_retention_deleted_total{table=\"jobs\"} 0\npointsman_retention_deleted_total{table=\"ledger\"} 1\npointsman_retention_deleted_total{table=\"triggers\"} 0\n" +
+		"pointsman_retention_deleted_total{table=\"verdicts\"} 0\npointsman_retention_deleted_total{table=\"webhook_deliveries\"} 0\n"
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want), "pointsman_retention_deleted_total"); err != nil {
+		t.Error(err)
+	}
 }
 
 // deleted is what the retention counts of a table.
