@@ -103,10 +103,12 @@ func newPage(s *stack, name, start, tmp string, env ...string) *page {
 		}
 	}
 	p.env = append(p.env, "HOME="+p.home, "PATH="+bin+":"+os.Getenv("PATH"), "GOBIN="+bin, "GOFLAGS=-buildvcs=false", "TMPDIR="+tmp, "POINTSMAN_HTTP_ADDR=127.0.0.1:0", "POINTSMAN_WORKER_HTTP_ADDR=127.0.0.1:0")
-	for _, name := range []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GONOPROXY", "GONOSUMDB", "GOTOOLCHAIN"} { // what another HOME would change
-		value, err := exec.Command("go", "env", name).Output()
-		s.must(err)
-		p.env = append(p.env, name+"="+strings.TrimSpace(string(value)))
+	names := []string{"GOCACHE", "GOMODCACHE", "GOPROXY", "GOSUMDB", "GONOPROXY", "GONOSUMDB", "GOTOOLCHAIN"} // what another HOME would change
+	values, err := exec.Command("go", append([]string{"env"}, names...)...).Output()
+	s.must(err)
+	lines := strings.Split(string(values), "\n") // empty ones too
+	for i, name := range names {
+		p.env = append(p.env, name+"="+lines[i])
 	}
 	p.env = append(p.env, env...)
 	return p
