@@ -302,7 +302,7 @@ var traceparentPattern = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{
 
 // traceparent of a message; one that is not well-formed is none, as the standard asks.
 func traceparent(h nats.Header) string {
-	if t := header(h, subjects.HeaderTraceparent); traceparentPattern.MatchString(t) {
+	if t := header(h, subjects.HeaderTraceparent); t != "" && traceparentPattern.MatchString(t) {
 		return t
 	}
 	return ""

@@ -21,17 +21,21 @@ func (a *acceptance) project(i int) string {
 // by id all together, in the order of the batch; who is not there any more by then is looked for by key again.
 func (a *acceptance) pair() error {
 	var ids []uuid.UUID
+	for i := range a.batch {
+		if in := &a.batch[i]; in.To.id != uuid.Nil && in.Name != "" && a.receipts[i].Result != Refused {
+			ids = append(ids, in.To.id)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
 	named := map[Ref]uuid.UUID{}
 	for i := range a.batch {
-		switch in := &a.batch[i]; {
-		case in.Name == "" || a.receipts[i].Result == Refused:
-		case in.To.id != uuid.Nil:
-			ids = append(ids, in.To.id)
-		default:
+		if in := &a.batch[i]; in.To.id == uuid.Nil && in.Name != "" && a.receipts[i].Result != Refused {
 			named[in.To.named()] = uuid.Nil
 		}
 	}
-	if len(ids) == 0 || len(named) == 0 {
+	if len(named) == 0 {
 		return nil
 	}
 	holders, err := a.st.KeysOf(a.ctx, ids)

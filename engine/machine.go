@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -91,7 +92,7 @@ type Machine struct {
 	content   string
 
 	validators map[string]Validator
-	// run executes a step, handle the error handler; both give back the state as it was left.
+	// run executes a step, handle the error handler; both give back the state as it was left, or nil where it is known to be the same.
 	run    func(ctx context.Context, step string, v *Visit[json.RawMessage]) (Outcome, json.RawMessage, error)
 	handle func(ctx context.Context, v *Visit[json.RawMessage], cause error) (Outcome, json.RawMessage)
 }
@@ -140,7 +141,7 @@ func Define[S any](d Definition[S]) (*Machine, error) {
 		if err != nil {
 			return Outcome{}, nil, err
 		}
-		state, err := encodeState(typed.State)
+		state, err := encodeState(typed.State, v.State)
 		return o, state, err
 	}
 	m.handle = func(ctx context.Context, v *Visit[json.RawMessage], cause error) (Outcome, json.RawMessage) {
@@ -149,7 +150,7 @@ func Define[S any](d Definition[S]) (*Machine, error) {
 			return Stop(err.Error()), nil
 		}
 		o := d.OnError(ctx, typed, cause)
-		state, err := encodeState(typed.State)
+		state, err := encodeState(typed.State, v.State)
 		if err != nil {
 			return Stop(err.Error()), nil
 		}
@@ -180,13 +181,22 @@ func (d *Definition[S]) checkValidators() (err error) {
 
 func decodeVisit[S any](v *Visit[json.RawMessage]) (*Visit[S], error) {
 	typed := &Visit[S]{Instance: v.Instance, Awaited: v.Awaited, Inbox: v.Inbox, InboxMore: v.InboxMore, TimedOut: v.TimedOut, Canceled: v.Canceled, visit: v.visit, trace: v.trace, span: v.span, setEvent: v.setEvent, triggers: v.triggers, passing: v.passing}
+	if raw, ok := any(&typed.State).(*json.RawMessage); ok {
+		// What comes from the database is a document. A step may write into what it is given, and v is what it leaves compared with.
+		*raw, typed.Instance.State = bytes.Clone(v.State), bytes.Clone(v.State)
+		return typed, nil
+	}
 	if err := json.Unmarshal(v.State, &typed.State); err != nil {
 		return nil, fmt.Errorf("the state does not fit the machine: %w", err)
 	}
 	return typed, nil
 }
 
-func encodeState(state any) (json.RawMessage, error) {
+// encodeState is the state as a step leaves it; nil where it is a document that the step has left as it was.
+func encodeState(state any, was json.RawMessage) (json.RawMessage, error) {
+	if raw, ok := state.(json.RawMessage); ok && bytes.Equal(raw, was) {
+		return nil, nil
+	}
 	b, err := ident.Encode(state)
 	if err != nil {
 		return nil, fmt.Errorf("state: %w", err)

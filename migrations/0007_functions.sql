@@ -18,7 +18,9 @@ with /* deliver */ inp as materialized (
     with ordinality t(target, kind, name, payload, dedup_key, dedup, hash, source, traceparent, sent_by, recheck, ord)
 ), tgt as materialized (
   select i.id, i.correlation_key as target, i.scope, i.awaits, i.queue, i.priority, i.rev, i.parked and not i.paused as wakeable, (i.parked and not i.paused and (i.await_n > 1 or i.await_where is not null or (i.unique_scope & 5) in (1, 4))) as slow, i.live
-  from pointsman.instances i where i.project = $1 and i.correlation_key = any($2) and i.live
+  from pointsman.instances i where i.id = any(array(
+    select x.id from unnest($2::text[]) k(key)
+    cross join lateral (select x.id from pointsman.instances x where x.project = $1 and x.correlation_key = k.key and x.live limit 1) x)) and i.live
   order by i.id for no key update
 ), hit as materialized (
   select nextval('pointsman.signal_ids') as sid, x.* from (
@@ -179,8 +181,8 @@ with /* start */ inp as materialized (
     union all
     select l.instance_id, case when l.source = inp.source then inp.hash else l.hash end from pointsman.ledger l where l.scope = inp.scope and l.dedup = inp.dedup
     limit 1) l on true
-  left join pointsman.instances i on i.project = $1 and i.correlation_key = inp.key and i.live
-  left join pointsman.unique_keys u on u.project = $1 and u.key = inp.ukey
+  left join lateral (select i.id from pointsman.instances i where i.project = $1 and i.correlation_key = inp.key and i.live limit 1) i on true
+  left join lateral (select u.instance_id from pointsman.unique_keys u where u.project = $1 and u.key = inp.ukey limit 1) u on true
 ), ins as (
   insert into pointsman.instances (id, project, machine, version, queue, priority, correlation_key, scope, step, state, delayed, due_at, run_at, reply_to, traceparent,
     partition_key, unique_key, unique_scope, parent_id, notify_url)

@@ -35,16 +35,15 @@ func (s *Store) inboxAhead(goOn []*Work, settled *Settled) statement {
 	}
 	slices.SortFunc(ids, func(a, b uuid.UUID) int { return slices.Compare(a[:], b[:]) })
 	ids = slices.Compact(ids) // an outcome of an earlier lease of it may be here too
+	var instance id
+	var g signalRow
+	into := append([]any{&instance}, g.columns()...)
 	return statement{"inbox ahead", s.text.inboxAhead, []any{ids}, func(r pgx.Rows) error {
-		var id uuid.UUID
-		var g InboxSignal
-		var dedup, trace *string
-		if err := r.Scan(&id, &g.ID, &g.Kind, &g.Name, &g.Payload, &dedup, &trace, &g.InsertedAt); err != nil {
+		if err := r.Scan(into...); err != nil {
 			return err
 		}
-		g.DedupKey, g.Traceparent = value(dedup), value(trace)
-		if at := slices.IndexFunc(settled.Ahead, func(w *Work) bool { return w.ID == id }); at >= 0 {
-			settled.Ahead[at].shown(g)
+		if at := slices.IndexFunc(settled.Ahead, func(w *Work) bool { return w.ID == uuid.UUID(instance) }); at >= 0 {
+			settled.Ahead[at].shown(g.signal())
 		}
 		return nil
 	}}

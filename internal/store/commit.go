@@ -84,13 +84,12 @@ type outcomeArrays struct {
 	tokens, ids                         []uuid.UUID
 	revs                                []int32
 	kinds                               []string
-	steps, states, results, reasons     []*string
+	steps, reasons, ran                 optionals
+	states, results, wheres             [][]byte // without a value: null
 	awaits, handed, consumed            []string
 	awaitNs                             []int16
-	wheres                              []*string
 	delays                              []*int64
 	progress                            []bool
-	ran                                 []*string
 	attempts                            []int32
 	handedTo                            []int64
 	ahead                               []bool
@@ -113,12 +112,12 @@ func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
 	for i := range os {
 		o := &os[i]
 		a.tokens, a.ids, a.revs, a.kinds = append(a.tokens, o.Token), append(a.ids, o.ID), append(a.revs, o.Rev), append(a.kinds, o.Kind)
-		a.steps, a.states = append(a.steps, optional(o.Step)), append(a.states, optional(string(o.State)))
-		a.results, a.reasons = append(a.results, optional(string(o.Result))), append(a.reasons, optional(o.Reason))
+		a.steps, a.reasons, a.ran = append(a.steps, o.Step), append(a.reasons, o.Reason), append(a.ran, o.Ran)
+		a.states, a.results, a.wheres = append(a.states, orNull(o.State)), append(a.results, orNull(o.Result)), append(a.wheres, orNull(o.Where))
 		a.awaits, a.handed, a.consumed = append(a.awaits, textArray(o.Awaits)), append(a.handed, textArray(o.Handed)), append(a.consumed, intArray(o.Consumed))
-		a.awaitNs, a.handedTo, a.wheres = append(a.awaitNs, max(1, o.AwaitN)), append(a.handedTo, o.HandedTo), append(a.wheres, optional(string(o.Where)))
+		a.awaitNs, a.handedTo = append(a.awaitNs, max(1, o.AwaitN)), append(a.handedTo, o.HandedTo)
 		a.delays, a.progress = append(a.delays, microseconds(o.Delay)), append(a.progress, o.Progress)
-		a.ran, a.attempts = append(a.ran, optional(o.Ran)), append(a.attempts, int32(o.Attempt))
+		a.attempts = append(a.attempts, int32(o.Attempt))
 		if a.ahead = append(a.ahead, o.Ahead != nil); o.Ahead != nil {
 			a.goOn = append(a.goOn, o.Ahead)
 		}
@@ -162,6 +161,13 @@ func (a *outcomeArrays) addOutputs(o *Outcome) error {
 		a.pubHeaders, a.pubBodies = append(a.pubHeaders, headers), append(a.pubBodies, body)
 	}
 	return nil
+}
+
+func orNull(document []byte) []byte {
+	if len(document) == 0 {
+		return nil
+	}
+	return document
 }
 
 func headerText(h map[string][]string) (*string, error) {
@@ -282,15 +288,19 @@ func (s *Store) commit(a *outcomeArrays, targets []uuid.UUID, g Group, settled *
 		}
 		args = append(args, a.evIDs, a.evRevs, a.evKeys, a.evValues, a.pubIDs, a.pubProjects, a.pubMsgIDs, a.pubSubjects, a.pubHeaders, a.pubBodies, a.pubRevs)
 	}
+	var row struct {
+		id    id
+		rev   number
+		queue text
+		ahead bool
+	}
+	into := []any{&row.id, &row.rev, &row.queue, &row.ahead}
 	return statement{"commit outcomes", sql, args, func(r pgx.Rows) error {
-		var id uuid.UUID
-		var rev int32
-		var queue *string
-		var ahead bool
-		err := r.Scan(&id, &rev, &queue, &ahead)
+		err := r.Scan(into...)
+		id, rev := uuid.UUID(row.id), int32(row.rev)
 		settled.Passed[id] = rev
-		settled.wake(value(queue))
-		if ahead {
+		settled.wake(string(row.queue))
+		if row.ahead {
 			at := slices.IndexFunc(a.goOn, func(w *Work) bool { return w.ID == id && w.Rev == rev+1 })
 			w := *a.goOn[at] // its own: this transaction may fail yet, and the outcome come again
 			w.Token = g.Ahead.Token
@@ -368,7 +378,7 @@ with /* commit */ l as materialized (
     result = case o.kind when 'done' then coalesce(o.result, 'null')::jsonb end,
     last_error = case when o.kind in ('replay', 'stop') then coalesce(o.reason, i.last_error) when o.progress or o.kind = 'done' then null else i.last_error end,
     finished_at = case when o.kind in ('done', 'stop') then now() end, updated_at = now()
-  from o where i.id = o.id and i.rev = o.rev and i.live and o.token in (select token from l) and (select count(*) from lk) > 0
+  from o where i.id = o.id and i.rev = o.rev and i.live and (o.token in (select token from l)) is true and (select count(*) from lk) > 0
   returning i.id, i.rev, i.queue, i.priority, i.due_at, i.project, i.machine, i.version, i.correlation_key, i.status, i.result, i.last_error,
     i.finished_at, i.reply_to, i.traceparent, o.kind, o.consumed::bigint[] as consumed, o.ran, o.ran_attempt,
     (o.kind in ('next', 'release') or (o.kind = 'replay' and o.delay is null)) and not (o.ahead and not i.paused) as runs, o.ahead and not i.paused as ahead{notified}

@@ -68,7 +68,8 @@ func (s *Store) Deliver(ctx context.Context, project string, byID bool, sigs []S
 	if byID {
 		sql = s.text.deliverID
 	}
-	err := s.together(ctx, statement{"deliver", sql, batch.args(project, byID), func(r pgx.Rows) error { return scanDelivery(r, batch.ords, out) }})
+	row := newDeliveryRow()
+	err := s.together(ctx, statement{"deliver", sql, batch.args(project, byID), func(r pgx.Rows) error { return row.scan(r, batch.ords, out) }})
 	for i := range out {
 		if out[i].Verdict == unseen {
 			out[i].Verdict = Missing
@@ -118,9 +119,13 @@ func (s *Store) deliverSlow(ctx context.Context, project string, byID bool, sigs
 	if byID {
 		sql = s.text.deliverIDSlow
 	}
+	slow := false
+	row := newDeliveryRow(&slow)
 	err = s.each(ctx, "deliver slow", sql, func(r pgx.Rows) error {
-		slow, err := scanSlow(r, batch.ords, out)
-		undecided = append(undecided, slow...)
+		err := row.scan(r, batch.ords, out)
+		if slow {
+			undecided = append(undecided, uuid.UUID(row.instance))
+		}
 		return err
 	}, batch.args(project, byID)...)
 	return undecided, err
@@ -148,41 +153,26 @@ func (s *Store) LockScopes(ctx context.Context, scopes []uuid.UUID) error {
 	return s.each(ctx, "lock keys", s.text.lockScopes, nil, slices.Compact(locks))
 }
 
-func scanDelivery(r pgx.Rows, ords []int, out []Delivery) error {
-	var d Delivery
-	ord, err := d.scan(r)
-	out[ords[ord-1]] = d
-	return err
+// deliveryRow takes the rows of deliverText, one after the other.
+type deliveryRow struct {
+	ord, verdict, signal number
+	instance             id
+	queue                text
+	into                 []any
 }
 
-func scanSlow(r pgx.Rows, ords []int, out []Delivery) (undecided []uuid.UUID, err error) {
-	var d Delivery
-	var slow bool
-	ord, err := d.scan(r, &slow)
-	if slow {
-		undecided = []uuid.UUID{d.InstanceID}
-	}
-	out[ords[ord-1]] = d
-	return undecided, err
+func newDeliveryRow(more ...any) *deliveryRow {
+	d := &deliveryRow{}
+	d.into = append([]any{&d.ord, &d.verdict, &d.instance, &d.signal, &d.queue}, more...)
+	return d
 }
 
-func (d *Delivery) scan(r pgx.Rows, more ...any) (ord int, err error) {
-	var id *uuid.UUID
-	var signal *int64
-	var queue *string
-	if err := r.Scan(append([]any{&ord, &d.Verdict, &id, &signal, &queue}, more...)...); err != nil {
-		return 1, err
+func (d *deliveryRow) scan(r pgx.Rows, ords []int, out []Delivery) error {
+	if err := r.Scan(d.into...); err != nil {
+		return err
 	}
-	if id != nil {
-		d.InstanceID = *id
-	}
-	if signal != nil {
-		d.SignalID = *signal
-	}
-	if queue != nil {
-		d.Queue = *queue
-	}
-	return ord, nil
+	out[ords[d.ord-1]] = Delivery{Verdict: Verdict(d.verdict), InstanceID: uuid.UUID(d.instance), SignalID: int64(d.signal), Queue: string(d.queue)}
+	return nil
 }
 
 // signalArrays are signals as columns.
@@ -190,8 +180,9 @@ type signalArrays struct {
 	ords                            []int // index of each in the caller's slice
 	keys                            []string
 	ids                             []uuid.UUID
-	kinds, names, payloads          []string
-	dedupKeys, traceparents, sentBy []*string
+	kinds, names                    []string
+	payloads                        documents
+	dedupKeys, traceparents, sentBy optionals
 	dedups, hashes                  []uuid.UUID
 	sources                         []*uuid.UUID
 	rechecks                        []bool
@@ -200,14 +191,15 @@ type signalArrays struct {
 // newSignalArrays takes those of the signals whose index want accepts; nil: all.
 func newSignalArrays(sigs []Signal, want func(i int) bool) *signalArrays {
 	a := &signalArrays{}
-	for i, g := range sigs {
+	for i := range sigs {
 		if want != nil && !want(i) {
 			continue
 		}
+		g := &sigs[i]
 		a.ords = append(a.ords, i)
 		a.keys, a.ids = append(a.keys, g.Key), append(a.ids, g.ID)
-		a.kinds, a.names, a.payloads = append(a.kinds, g.Kind), append(a.names, g.Name), append(a.payloads, jsonText(g.Payload))
-		a.dedupKeys, a.traceparents, a.sentBy = append(a.dedupKeys, optional(g.DedupKey)), append(a.traceparents, optional(g.Traceparent)), append(a.sentBy, optional(g.SentBy))
+		a.kinds, a.names, a.payloads = append(a.kinds, g.Kind), append(a.names, g.Name), append(a.payloads, g.Payload)
+		a.dedupKeys, a.traceparents, a.sentBy = append(a.dedupKeys, g.DedupKey), append(a.traceparents, g.Traceparent), append(a.sentBy, g.SentBy)
 		a.dedups, a.hashes = append(a.dedups, g.Dedup), append(a.hashes, g.Hash)
 		a.sources, a.rechecks = append(a.sources, g.Source), append(a.rechecks, g.Recheck)
 	}
@@ -294,6 +286,11 @@ var (
 		"{also}", ", coalesce(h.slow, false)",
 		"{bySource}", "select h.hash, l.signal_id from pointsman.ledger l where not h.fresh and h.recheck and l.scope = h.scope and l.source = h.source union all ")
 	targetKey = strings.NewReplacer("{type}", "text", "{target}", "correlation_key", "{where}", "i.project = $1 and i.correlation_key = any($2) and i.live")
+	// Until the first analyze targetKey may be planned to read all that is live of the project. The fast form bears that, as the look-up by
+	// id would cost all its later runs.
+	targetKeySlow = strings.NewReplacer("{type}", "text", "{target}", "correlation_key", "{where}", `i.id = any(array(
+    select x.id from unnest($2::text[]) k(key)
+    cross join lateral (select x.id from pointsman.instances x where x.project = $1 and x.correlation_key = k.key and x.live limit 1) x)) and i.live`)
 	// An id needs no project to be found; where one is given it has to be the instance's.
 	targetID  = strings.NewReplacer("{type}", "uuid", "{target}", "id", "{where}", ofID+" and i.live")
 	anyWithID = strings.NewReplacer("{type}", "uuid", "{target}", "id", "{where}", ofID)

@@ -182,5 +182,5 @@ type Expiry struct {
 
 // msgID is what the Nats-Msg-Id of the dead letter begins with. The key is part of it: a message may be held for several, and by several routes.
 func (e Expiry) msgID() string {
-	return fmt.Sprintf("%s:%s@%d:%d:%s", e.Route, e.Stream, e.Created.UnixNano(), e.Sequence, hash([]byte(e.Key)))
+	return fmt.Sprintf("%s:%s@%d:%d:%s", e.Route, e.Stream, e.Created.UnixNano(), e.Sequence, hash(e.Key))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // MaxInbox is how many signals of an inbox a step is shown, the oldest first, as far as their payloads have not more than MaxInboxBytes
@@ -117,21 +118,20 @@ type laneName struct{ queue, lane string }
 
 // pick is one statement of Pick: the one that can deal with keys only where the last one met some, because it takes its time also where
 // there are none. The other one puts what it meets back.
-func (s *Store) pick(ctx context.Context, size int, out *[]Work, queue, lane string, args ...any) (t turn, err error) {
+func (s *Store) pick(ctx context.Context, size int, out *[]Work, queue, lane string, args ...any) (turn, error) {
 	text, before, name := s.text.pick, len(*out), laneName{queue, lane}
 	_, keyed := s.shared.keyed.Load(name)
 	if keyed {
 		text = s.text.pickKeyed
 	}
 	sql := strings.Replace(text, "{n}", strconv.Itoa(size), 1)
-	err = s.together(ctx, statement{"pick", sql, append([]any{queue, lane}, args...), func(r pgx.Rows) (err error) {
-		t, err = scanWork(r, out)
-		return err
-	}})
+	row := newWorkRow()
+	err := s.together(ctx, statement{"pick", sql, append([]any{queue, lane}, args...), func(r pgx.Rows) error { return row.scan(r, out) }})
 	if err != nil {
 		*out = (*out)[:before]
 		return turn{}, err
 	}
+	t := row.turn()
 	switch {
 	case t.keyed && !keyed:
 		s.shared.keyed.Store(name, true)
@@ -155,44 +155,78 @@ func PickSize(n int) int {
 	return 1 << (bits.Len(uint(min(n, maxPick))) - 1)
 }
 
-// scanWork reads a row of pickText. Where nothing that was taken may run there is one row, with only what became of it.
-func scanWork(r pgx.Rows, out *[]Work) (t turn, err error) {
-	var w Work
-	var key, partition, unique, trace, lastError *string
-	var state []byte
-	var sig struct {
-		id                       *int64
-		kind, name, dedup, trace *string
-		payload                  []byte
-		at                       *time.Time
-		unmet                    *bool
+// workRow takes the rows of pickText, one after the other: a signal each, with its instance. Where nothing that was taken may run there
+// is one row, with only what became of it.
+type workRow struct {
+	taken, unguarded, diverted number
+	keyed, again               bool
+
+	instance, token, parent                                             id
+	rev, version, scope, priority, attempt, uncounted, visit            number
+	project, machine, step, key, partition, unique, queue, wrong, trace text
+	timedOut, waitCanceled, timed, notifies                             pgtype.Bool
+	awaits                                                              []string
+	insertedAt, readyAt                                                 pgtype.Timestamptz
+	state                                                               []byte
+
+	signal signalRow
+	unmet  pgtype.Bool
+
+	into []any
+}
+
+// signalRow is what inboxColumns say of a signal.
+type signalRow struct {
+	id                       number
+	kind, name, dedup, trace text
+	payload                  []byte
+	at                       pgtype.Timestamptz
+}
+
+func (g *signalRow) columns() []any {
+	return []any{&g.id, &g.kind, &g.name, &g.payload, &g.dedup, &g.trace, &g.at}
+}
+
+func (g *signalRow) signal() InboxSignal {
+	return InboxSignal{ID: int64(g.id), Kind: string(g.kind), Name: string(g.name), Payload: g.payload, DedupKey: string(g.dedup), Traceparent: string(g.trace), InsertedAt: g.at.Time}
+}
+
+func newWorkRow() *workRow {
+	w := &workRow{}
+	w.into = append([]any{
+		&w.taken, &w.keyed, &w.again, &w.unguarded, &w.diverted, &w.instance, &w.rev, &w.token, &w.project, &w.machine, &w.version, &w.step, &w.key, &w.partition, &w.unique, &w.scope,
+		&w.queue, &w.priority, &w.attempt, &w.uncounted, &w.visit, &w.timedOut, &w.waitCanceled, &w.timed, &w.notifies, &w.awaits, &w.wrong, &w.trace, &w.insertedAt, &w.parent, &w.readyAt, &w.state,
+	}, append(w.signal.columns(), &w.unmet)...)
+	return w
+}
+
+func (w *workRow) turn() turn {
+	return turn{int(w.taken), w.keyed, w.again, int(w.unguarded), int(w.diverted)}
+}
+
+func (w *workRow) scan(r pgx.Rows, out *[]Work) error {
+	if err := r.Scan(w.into...); err != nil || uuid.UUID(w.instance) == uuid.Nil {
+		return err
 	}
-	var parent *uuid.UUID
-	if r.RawValues()[5] == nil {
-		values, err := r.Values()
-		if err != nil {
-			return t, err
-		}
-		return turn{int(values[0].(int32)), values[1].(bool), values[2].(bool), int(values[3].(int32)), int(values[4].(int32))}, nil
+	if last := len(*out) - 1; last < 0 || (*out)[last].ID != uuid.UUID(w.instance) {
+		*out = append(*out, w.work())
 	}
-	err = r.Scan(&t.taken, &t.keyed, &t.again, &t.unguarded, &t.diverted, &w.ID, &w.Rev, &w.Token, &w.Project, &w.Machine, &w.Version, &w.Step, &key, &partition, &unique, &w.UniqueScope,
-		&w.Queue, &w.Priority, &w.Attempt, &w.Uncounted, &w.Visit, &w.TimedOut, &w.WaitCanceled, &w.Timed, &w.Notifies, &w.Awaits, &lastError, &trace, &w.InsertedAt, &parent, &w.ReadyAt, &state,
-		&sig.id, &sig.kind, &sig.name, &sig.payload, &sig.dedup, &sig.trace, &sig.at, &sig.unmet)
-	if err != nil {
-		return t, err
+	if w.signal.id != 0 {
+		g := w.signal.signal()
+		g.Unmet = w.unmet.Bool
+		(*out)[len(*out)-1].shown(g)
 	}
-	if last := len(*out) - 1; last < 0 || (*out)[last].ID != w.ID {
-		w.CorrelationKey, w.PartitionKey, w.UniqueKey = value(key), value(partition), value(unique)
-		w.LastError, w.Traceparent, w.State = value(lastError), value(trace), state
-		if parent != nil {
-			w.ParentID = *parent
-		}
-		*out = append(*out, w)
+	return nil
+}
+
+func (w *workRow) work() Work {
+	return Work{
+		ID: uuid.UUID(w.instance), Rev: int32(w.rev), Token: uuid.UUID(w.token), Project: string(w.project), Machine: string(w.machine), Version: int(w.version), Step: string(w.step),
+		CorrelationKey: string(w.key), PartitionKey: string(w.partition), UniqueKey: string(w.unique), UniqueScope: int16(w.scope),
+		Queue: string(w.queue), Priority: int16(w.priority), Attempt: int(w.attempt), Uncounted: int(w.uncounted), Visit: int(w.visit),
+		TimedOut: w.timedOut.Bool, WaitCanceled: w.waitCanceled.Bool, Timed: w.timed.Bool, Notifies: w.notifies.Bool, Awaits: w.awaits,
+		LastError: string(w.wrong), Traceparent: string(w.trace), InsertedAt: w.insertedAt.Time, ParentID: uuid.UUID(w.parent), ReadyAt: w.readyAt.Time, State: w.state,
 	}
-	if sig.id != nil {
-		(*out)[len(*out)-1].shown(InboxSignal{*sig.id, *sig.kind, *sig.name, sig.payload, value(sig.dedup), value(sig.trace), *sig.at, sig.unmet != nil && *sig.unmet})
-	}
-	return t, nil
 }
 
 // shown adds the next signal of the inbox.

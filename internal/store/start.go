@@ -45,7 +45,7 @@ func (n NewInstance) Scope(project string) uuid.UUID {
 		return KeyScope(project, n.CorrelationKey)
 	case n.DedupKey != "":
 		// Without a key all starts of the project share one scope, and each is locked by its dedup.
-		return hash([]byte(project), []byte("start"), []byte(n.DedupKey))
+		return hash(project, "start", n.DedupKey)
 	default:
 		return uuid.Nil
 	}
@@ -181,7 +181,8 @@ func startArgs(project string, ns []NewInstance) []any {
 // scopes what it reads of keys, ledger and hold stands; the same key twice in one batch is decided by the index. Whose unique key another
 // has does not start; nobody may have it any more when this looks, or only one of this batch that does not start either: then it is for
 // another turn, and the ledger must not know it yet. A known source is a duplicate, whatever its message says now: among starts it is
-// always looked for, because the redelivery may have been quicker than the message.
+// always looked for, because the redelivery may have been quicker than the message. Who has a key is asked row by row: a join may be
+// planned, while the tables are near empty, to compare each start with all that is live.
 const startText = `
 with /* start */ inp as materialized (
   select * from unnest($2::uuid[], $3::text[], $4::uuid[], $5::text[], $6::int[], $7::text[], $8::text[], $9::smallint[], $10::text[], $11::timestamptz[],
@@ -205,8 +206,8 @@ with /* start */ inp as materialized (
     union all
     select l.instance_id, case when l.source = inp.source then inp.hash else l.hash end from pointsman.ledger l where l.scope = inp.scope and l.dedup = inp.dedup
     limit 1) l on true
-  left join pointsman.instances i on i.project = $1 and i.correlation_key = inp.key and i.live
-  left join pointsman.unique_keys u on u.project = $1 and u.key = inp.ukey
+  left join lateral (select i.id from pointsman.instances i where i.project = $1 and i.correlation_key = inp.key and i.live limit 1) i on true
+  left join lateral (select u.instance_id from pointsman.unique_keys u where u.project = $1 and u.key = inp.ukey limit 1) u on true
 ), ins as (
   insert into pointsman.instances (id, project, machine, version, queue, priority, correlation_key, scope, step, state, delayed, due_at, run_at, reply_to, traceparent,
     partition_key, unique_key, unique_scope, parent_id, notify_url)

@@ -32,25 +32,25 @@ func (s *Store) SweepTimers(ctx context.Context, n int) (woken []string, fired i
 // sweepTimersText ($1 how many) reads the due timers unlocked, locks their instances by id (skip locked: the next sweep has
 // those), and fires only what still waits at that rev: a delivery that woke it first did not move the rev, but it is no longer
 // parked. What fires has been ready since it was due, so that a late sweep keeps the order. Whether an instance is gone is asked row by row: not exists would be planned as an anti join with all of them.
-// The unique keys of what wakes need no later statement: nobody else has woken it, so they are as this one's snapshot has them.
+// A full join is never planned as a nested loop. The unique keys of what wakes need no later statement: nobody else has woken it, so they are as this one's snapshot has them.
 const sweepTimersText = `
 with /* sweep timers */ due as materialized (
-  select instance_id, rev, run_at from pointsman.timers where run_at <= now() order by run_at limit $1
+  select ctid as place, instance_id, rev, run_at from pointsman.timers where run_at <= now() order by run_at limit $1
 ), lk as materialized (
   select i.id, i.rev, i.parked, i.delayed, i.paused, i.live from pointsman.instances i
   where i.id = any(array(select instance_id from due)) order by i.id for no key update skip locked
 ), u as (
   update pointsman.instances i set parked = false, delayed = false, timed_out = i.timed_out or lk.parked
-  from lk join due on due.instance_id = lk.id and due.rev = lk.rev
-  where i.id = lk.id and (lk.parked or lk.delayed) and not lk.paused and lk.live
-  returning i.id, i.queue, i.priority, i.rev, i.project, i.unique_key, i.unique_scope, lk.parked as woken, due.run_at
+  from (select lk.*, due.run_at from lk full join due on due.instance_id = lk.id and due.rev = lk.rev offset 0) lk
+  where i.id = lk.id and lk.run_at is not null and (lk.parked or lk.delayed) and not lk.paused and lk.live
+  returning i.id, i.queue, i.priority, i.rev, i.project, i.unique_key, i.unique_scope, lk.parked as woken, lk.run_at
 ), moved as materialized (
   select id, project, unique_key, unique_scope & 5 = 4 as leaves, unique_scope & 5 = 1 as enters, 0 as ord from u where woken and unique_scope & 5 in (1, 4)
 ), ` + uniqueMoves + `, rdy as (
   insert into pointsman.ready (queue, priority, run_at, instance_id, rev) select queue, priority, run_at, id, rev from u
 ), gone as (
-  delete from pointsman.timers t using due where t.instance_id = due.instance_id and t.rev = due.rev and t.run_at <= now()
-    and (due.instance_id in (select id from lk) or (select i.id from pointsman.instances i where i.id = due.instance_id) is null)
+  delete from pointsman.timers where ctid = any(array(
+    select due.place from due where due.instance_id in (select id from lk) or (select i.id from pointsman.instances i where i.id = due.instance_id) is null))
 )
 select queue, (id in (select id from moved where enters) and id not in (select instance_id from has)) is true from u`
 

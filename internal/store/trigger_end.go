@@ -132,7 +132,7 @@ func (a *endArrays) args() []any {
 
 // endTriggersText (arrays: $1 ids, $2 instances, $3 statuses, $4 which payload, $5 who sent it, $6 errors, $7 payloads; of
 // the message $8 scopes, $9 dedups, $10 hashes, $11 sources) locks the instances, then the triggers that still wait: both locks stand in
-// for what is read under them. A busy instance, or a paused one, is told at its next park of the same visit: missed_visit. A sweep
+// for what is read under them (a full join is never planned as a nested loop; each instance is of one of the triggers). A busy instance, or a paused one, is told at its next park of the same visit: missed_visit. A sweep
 // takes what nobody has locked.
 var endTriggersText = `
 with /* end triggers */ inp as materialized (
@@ -149,7 +149,7 @@ with /* end triggers */ inp as materialized (
     response_payload = ($7::text[])[x.p]::jsonb, sent_by = coalesce(x.sent_by, t.sent_by), error = x.error, ledger = x.scope,
     notify_status = case when x.status = 'received' and t.notify_url is not null then 'pending' end,
     missed_visit = case when x.status <> 'received' and x.live and not x.sleeps and 'event/' || t.event_key = any(x.awaits) then x.visit end
-  from (select inp.*, li.live, li.visit, li.sleeps, li.awaits from inp left join li on li.id = inp.instance_id) x
+  from (select inp.*, li.live, li.visit, li.sleeps, li.awaits from inp full join li on li.id = inp.instance_id offset 0) x
   where t.id = any(array(select id from lt)) and t.id = x.id
   returning t.*, x.live, x.sleeps, x.awaits, x.scope, x.dedup, x.hash, x.source
 ), e as materialized (

@@ -45,7 +45,7 @@ type Trigger struct {
 
 // EventScope is the ledger scope of an event key, and what its lock is of.
 func EventScope(project, key string) uuid.UUID {
-	return hash([]byte("event"), []byte(project), []byte(key))
+	return hash("event", project, key)
 }
 
 // Trigger returns the trigger that waits with the key, else the last one that did.

@@ -95,7 +95,7 @@ func (s *Store) RetryDeliveries(ctx context.Context, project string, ids []uuid.
 // retryDeliveriesText ($1 project, $2 ids). What is known of the last attempt stays until the next one.
 const retryDeliveriesText = `
 with /* retry deliveries */ lk as materialized (
-  select d.id, d.status from pointsman.webhook_deliveries d where d.id = any($2) and d.project = $1 order by d.id for update
+  select d.id, d.status from pointsman.webhook_deliveries d where d.id = any($2) and (d.project = $1) is true order by d.id for update
 ), u as (
   update pointsman.webhook_deliveries d set status = 'pending', attempts = 0, next_at = now(), updated_at = now()
   where d.id = any(array(select id from lk where status = 'failed')) returning d.source, d.source_id, d.status
