@@ -241,12 +241,10 @@ func (cs *containers) quit(ctx context.Context, m *Member) error {
 }
 
 func (cs *containers) pause(ctx context.Context, m *Member) error {
-	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
-	defer cancel()
-	return persist(ctx, func(ctx context.Context) error { // on a machine with much to do the runtime may give up, and lets all of it go on
+	return outlast(ctx, freezeTimeout, func(ctx context.Context) error { // on a machine with much to do the runtime may give up, and lets all of it go on
 		_, err := cs.docker.ContainerPause(ctx, cs.container(m).GetContainerID(), client.ContainerPauseOptions{})
 		return err
-	}, func() error { return nil })
+	})
 }
 
 func (cs *containers) resume(ctx context.Context, m *Member) error {

@@ -81,9 +81,12 @@ func (c *Cluster) rejoin(ctx context.Context, old *Member) error {
 // Fill makes a stream refuse what is published to it, as one does whose disk or bound is full. Healing gives it back the bounds that it had.
 func (c *Cluster) Fill(ctx context.Context, stream string) (*Fault, error) {
 	f := &Fault{Name: "fill " + stream}
-	var had jetstream.StreamConfig
+	var had *jetstream.StreamConfig
 	err := c.changeStream(ctx, stream, func(cfg *jetstream.StreamConfig, state jetstream.StreamState) error {
-		had = *cfg
+		if had == nil { // the answer to a change that was made may be lost
+			before := *cfg
+			had = &before
+		}
 		// No message fits any more, and none of those that are there is discarded for it.
 		cfg.Discard, cfg.MaxBytes = jetstream.DiscardNew, max(1, int64(state.Bytes))
 		return nil
@@ -100,17 +103,20 @@ func (c *Cluster) Fill(ctx context.Context, stream string) (*Fault, error) {
 	return f, nil
 }
 
+// changeStream gives a stream another configuration, as soon as it has a leader to ask.
 func (c *Cluster) changeStream(ctx context.Context, name string, change func(*jetstream.StreamConfig, jetstream.StreamState) error) error {
-	return c.withJetStream(func(js jetstream.JetStream) error {
-		s, err := js.Stream(ctx, name)
-		if err != nil {
+	return outlast(ctx, electionTimeout, func(ctx context.Context) error {
+		return c.withJetStream(func(js jetstream.JetStream) error {
+			s, err := js.Stream(ctx, name)
+			if err != nil {
+				return err
+			}
+			cfg := s.CachedInfo().Config
+			if err := change(&cfg, s.CachedInfo().State); err != nil {
+				return err
+			}
+			_, err = js.UpdateStream(ctx, cfg)
 			return err
-		}
-		cfg := s.CachedInfo().Config
-		if err := change(&cfg, s.CachedInfo().State); err != nil {
-			return err
-		}
-		_, err = js.UpdateStream(ctx, cfg)
-		return err
+		})
 	})
 }

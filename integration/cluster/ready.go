@@ -52,6 +52,13 @@ func persist(ctx context.Context, try func(ctx context.Context) error, hopeless 
 	}
 }
 
+// outlast tries until it succeeds, ctx ends, or the time is over in which what was done to a cluster, or to the machine, passes.
+func outlast(ctx context.Context, within time.Duration, try func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return persist(ctx, try, func() error { return nil })
+}
+
 // answers says whether a member does what clients ask, whatever it needs for that itself.
 func (c *Cluster) answers(ctx context.Context, m *Member) error {
 	switch m.kind {
@@ -215,12 +222,10 @@ func (c *Cluster) inSync(ctx context.Context) error {
 
 // Leader is the NATS server that leads a stream. After a fault it is waited for: its peers have to agree on one first.
 func (c *Cluster) Leader(ctx context.Context, stream string) (leader *Member, err error) {
-	ctx, cancel := context.WithTimeout(ctx, electionTimeout)
-	defer cancel()
-	err = persist(ctx, func(ctx context.Context) error {
+	err = outlast(ctx, electionTimeout, func(ctx context.Context) error {
 		leader, err = c.leaderNow(ctx, stream)
 		return err
-	}, func() error { return nil })
+	})
 	return leader, err
 }
 
