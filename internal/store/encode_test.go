@@ -27,12 +27,16 @@ func TestEncodable(t *testing.T) {
 // What a statement takes in thousands is not allocated one by one.
 func TestColumnsAreNotAllocated(t *testing.T) {
 	m, buf := pgtype.NewMap(), make([]byte, 0, 1<<16)
+	ids, texts, numbers := make([]uuid.UUID, 1000), make([]string, 1000), make([]int64, 1000)
+	for i := range ids { // zeros would not be allocated anyway
+		ids[i], texts[i], numbers[i] = uuid.New(), "text", int64(1000+i)
+	}
 	for name, column := range map[string]struct {
 		oid  uint32
 		item any
 	}{
-		"ids": {pgtype.UUIDArrayOID, make([]uuid.UUID, 1000)}, "texts": {pgtype.TextArrayOID, make([]string, 1000)},
-		"optional texts": {pgtype.TextArrayOID, make(optionals, 1000)}, "numbers": {pgtype.Int8ArrayOID, make([]int64, 1000)},
+		"ids": {pgtype.UUIDArrayOID, ids}, "texts": {pgtype.TextArrayOID, texts},
+		"optional texts": {pgtype.TextArrayOID, optionals(texts)}, "numbers": {pgtype.Int8ArrayOID, numbers},
 	} {
 		encode := func() {
 			if _, err := m.Encode(column.oid, pgtype.BinaryFormatCode, encodable([]any{column.item})[0], buf); err != nil {

@@ -164,6 +164,7 @@ func checkPlan(t *testing.T, conn *pgx.Conn, name, sql string, mayRead ...string
 		if p.Node == "Nested Loop" && p.JoinFilter != "" && p.Plans[1].inMemory() && !p.Plans[1].reads(small) {
 			t.Errorf("%s: a nested loop: %s", name, p.JoinFilter)
 		}
+		// What is left out by name is said at targetKeySlow.
 		if strings.HasPrefix(p.Node, "Index") && ofAll.MatchString(p.IndexCond) && !inOrder[p.Index] && p.Relation != "quotas" && len(mayRead) == 0 && name != "deliver by key, tables filled: false" {
 			t.Errorf("%s: %s on %s %s reads all of it: %s", name, p.Node, p.Relation, p.Index, p.IndexCond)
 		}
