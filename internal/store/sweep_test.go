@@ -191,3 +191,17 @@ func TestNextDue(t *testing.T) {
 	f.exec(`insert into pointsman.timers values (gen_random_uuid(), 0, now() - interval '2 days')`)
 	due("a timer that is late", 0)
 }
+
+// A timer of an earlier await of the same instance, which a lost lease may leave behind, wakes nobody and is gone.
+func TestSweepTimersOfAnEarlierAwait(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.parked("k", "signal/pay")
+	f.exec(`insert into pointsman.timers select id, rev - 1, now() from pointsman.instances`)
+	_, fired, err := f.SweepTimers(t.Context(), 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "fired", fired, 0)
+	f.want("true false 0", `select i.parked::text || ' ' || i.timed_out || ' ' || (select count(*) from pointsman.timers) from pointsman.instances i`)
+}
