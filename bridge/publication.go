@@ -84,8 +84,11 @@ func (r *relay) publish(ctx context.Context, p engine.Publication) (err error) {
 	span := r.startSpan(ctx, p, msg)
 	defer func() { span.End(err) }()
 	if p.Kind != engine.PublishReply {
-		_, err := r.js.PublishMsg(ctx, msg)
-		if errors.Is(err, jetstream.ErrNoStreamResponse) && p.Kind == engine.PublishMessage {
+		ack, err := r.js.PublishMsg(ctx, msg)
+		switch {
+		case err == nil:
+			r.log.Debug("publication stored", "row", p.ID, "id", msg.Header.Get(subjects.HeaderMsgID), "stream", ack.Stream, "sequence", ack.Sequence, "duplicate", ack.Duplicate)
+		case errors.Is(err, jetstream.ErrNoStreamResponse) && p.Kind == engine.PublishMessage:
 			return r.whyNoStream(ctx, p.Subject)
 		}
 		return err

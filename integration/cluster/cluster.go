@@ -49,6 +49,8 @@ type Config struct {
 	WorkerProgram string
 	// Build is the build of the bridges and workers; Upgrade changes it for one.
 	Build Build
+	// LogLevel is that of bridges and workers; "" is theirs.
+	LogLevel string
 	// Env is added to the environment of bridges and workers, as NAME=value.
 	Env []string
 	// NoMigration leaves the database empty. Else it has all migrations when Start returns.

@@ -123,8 +123,12 @@ func (c *Cluster) programSpec(m *Member) (spec, error) {
 	for _, server := range c.NATS() {
 		servers = append(servers, "nats://"+c.links.addr(m, server, portNATS))
 	}
+	args := []string{"--config", path.Join(c.backend.dir(m), configFile)}
+	if c.cfg.LogLevel != "" {
+		args = append(args, "--log-level", c.cfg.LogLevel)
+	}
 	return spec{
-		args: []string{"--config", path.Join(c.backend.dir(m), configFile)},
+		args: args,
 		env: append([]string{
 			"POINTSMAN_DATABASE_URL=" + c.databaseURL(databases),
 			"POINTSMAN_NATS_URL=" + strings.Join(servers, ","),

@@ -45,6 +45,7 @@ func newArena(t *testing.T, cfg cluster.Config, names ...string) *arena {
 	}
 	cfg.Streams = stories.Streams()
 	cfg.WorkerProgram = "./integration/storyworker"
+	cfg.LogLevel = "debug"
 	began := time.Now()
 	a.Cluster = cluster.Start(t, cfg)
 	var cancel context.CancelFunc
@@ -61,10 +62,13 @@ func newArena(t *testing.T, cfg cluster.Config, names ...string) *arena {
 	t.Cleanup(a.db.Close)
 
 	watch := stories.NewWatch(a.js, a.account)
+	copies, err := stories.NewCopies(a.ctx, a.db, a.account, watch)
+	a.must(err)
 	var watching sync.WaitGroup
 	watching.Go(func() { watch.Run(a.ctx) })
+	watching.Go(func() { copies.Run(a.ctx) })
 	t.Cleanup(func() { cancel(); watching.Wait() })
-	a.rest = &stories.Rest{DB: a.db, JS: a.js, Account: a.account, Watch: watch}
+	a.rest = &stories.Rest{DB: a.db, JS: a.js, Account: a.account, Watch: watch, Copies: copies}
 	a.workload = &stories.Workload{Stories: a.stories, Players: 4, Seed: seed(t), Conn: a.nc, JS: a.js, Account: a.account}
 	a.must(a.Ready(a.ctx))
 	t.Logf("up after %s", time.Since(began).Round(time.Millisecond))
@@ -191,6 +195,13 @@ func (a *arena) found() []oracle.Violation {
 	ctx, cancel := context.WithTimeout(a.ctx, patience)
 	defer cancel()
 	a.must(a.Ready(ctx))
+	acks := 0
+	for _, m := range a.Bridges() {
+		acks += stories.TellAcks(a.account, m.Log())
+	}
+	if c := a.account.Count(); acks == 0 && c.Records > 0 {
+		a.Errorf("there are %d records, and bridges have logged no ack", c.Records)
+	}
 	vs, err := a.rest.Settle(ctx)
 	if err != nil {
 		a.Error(err)
@@ -198,17 +209,30 @@ func (a *arena) found() []oracle.Violation {
 	return vs
 }
 
+// shownOfAKind is how many violations of a kind a failed test shows.
+const shownOfAKind = 8
+
+// wrong fails the test for what is wrong, with what the tables have of it.
+func (a *arena) wrong(vs []oracle.Violation) {
+	a.Helper()
+	shown := map[oracle.Kind]int{}
+	for _, v := range vs {
+		if shown[v.Kind]++; shown[v.Kind] <= shownOfAKind {
+			a.Error(v)
+		}
+	}
+	if len(vs) == 0 {
+		return
+	}
+	a.Errorf("in all %v", shown)
+	evidence, err := a.rest.Evidence(a.ctx)
+	a.Logf("%s\n%v", evidence, err)
+}
+
 // settled waits for rest, and wants nothing to be wrong.
 func (a *arena) settled() {
 	a.Helper()
-	vs := a.found()
-	for i, v := range vs {
-		if i == 20 {
-			a.Errorf("and %d more", len(vs)-i)
-			break
-		}
-		a.Error(v)
-	}
+	a.wrong(a.found())
 	a.Logf("%+v", a.account.Count())
 }
 

@@ -2,6 +2,7 @@ package guarantees
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -54,9 +55,49 @@ func TestOracleFindsFlaws(t *testing.T) {
 			for i := 0; i < len(vs) && i < 3; i++ {
 				t.Log(vs[i])
 			}
+			_, err := a.rest.Evidence(a.ctx)
+			a.must(err)
 			if !slices.ContainsFunc(vs, func(v oracle.Violation) bool { return slices.Contains(c.want, v.Kind) }) {
 				t.Errorf("want one of %v, found %v", c.want, vs)
 			}
 		})
 	}
+}
+
+// TestOracleFindsWhatLeftTheOutbox: what leaves the outbox unpublished is found out, and is all that is wrong then.
+func TestOracleFindsWhatLeftTheOutbox(t *testing.T) {
+	if !long {
+		t.Skip("the long form: POINTSMAN_TEST_GUARANTEES=1")
+	}
+	t.Parallel()
+	a := newArena(t, cluster.Config{}, "probe")
+	worker := a.fault(a.Kill(a.ctx, a.Workers()[0]))
+	for range 5 {
+		_, err := a.workload.Probe(a.ctx)
+		a.must(err)
+	}
+	a.eventually("all have started", func(ctx context.Context) error {
+		return a.rows(ctx, "pointsman.v_instances", 5)
+	})
+	bridge := a.fault(a.Kill(a.ctx, a.Bridges()[0]))
+	worker()
+	a.eventually("all is to be published", func(ctx context.Context) error {
+		return a.rows(ctx, "pointsman.outbox", 10)
+	})
+	_, err := a.db.Exec(a.ctx, `delete from pointsman.outbox where id in (select id from pointsman.outbox where kind = 'publish' order by id limit 2)`)
+	a.must(err)
+	bridge()
+	vs := a.found()
+	if len(vs) != 2 || !slices.Equal(kinds(vs), []oracle.Kind{oracle.Untold}) {
+		t.Errorf("two publications left the outbox, and are nowhere; found %v", vs)
+	}
+}
+
+// rows says whether a table has so many.
+func (a *arena) rows(ctx context.Context, table string, want int) error {
+	var n int
+	if err := a.db.QueryRow(ctx, "select count(*) from "+table).Scan(&n); err != nil || n != want {
+		return fmt.Errorf("%d rows of %d: %w", n, want, err)
+	}
+	return nil
 }

@@ -265,11 +265,7 @@ func (a *arena) rampage(cfg cluster.Config, seed uint64, more func(struck int) b
 	probes.Wait()
 	end()
 	vs := a.found()
-	for i, v := range vs {
-		if i < 20 {
-			a.Error(v)
-		}
-	}
+	a.wrong(vs)
 	n.report.end(a.account.Count(), a.workload.Played(), vs)
 	return n.report
 }

@@ -111,6 +111,9 @@ type Account struct {
 	answers  map[string]Answer
 	values   map[string]string // links that instances published last, by key
 	changed  map[string][]byte // messages whose id has come with another body
+	found    map[string]bool   // by Nats-Msg-Id: publications that their streams have
+	missing  map[string]string // by Nats-Msg-Id: publications that left the outbox, and that their streams did not have
+	told     map[string]string // by Nats-Msg-Id: where a bridge was told that a stream has them
 	ended    map[string]bool   // keys of instances that have ended
 	started  map[string]string // start events to instances
 	consumed map[string]bool
@@ -128,7 +131,7 @@ type Answer struct {
 func NewAccount() *Account {
 	return &Account{
 		events: map[string]*Event{}, acked: map[string]bool{}, stored: map[string][]Stored{}, records: map[string]Record{}, bodies: map[string]string{}, answers: map[string]Answer{}, values: map[string]string{},
-		changed: map[string][]byte{}, ended: map[string]bool{}, started: map[string]string{}, consumed: map[string]bool{}, buried: map[string]bool{}, news: make(chan struct{}),
+		changed: map[string][]byte{}, found: map[string]bool{}, missing: map[string]string{}, told: map[string]string{}, ended: map[string]bool{}, started: map[string]string{}, consumed: map[string]bool{}, buried: map[string]bool{}, news: make(chan struct{}),
 	}
 }
 
@@ -170,6 +173,34 @@ func (a *Account) Store(s Stored) {
 	defer a.mu.Unlock()
 	a.stored[s.Event] = append(a.stored[s.Event], s)
 	a.tell()
+}
+
+// Found notes that a publication's stream has it.
+func (a *Account) Found(msgID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.found[msgID] = true
+}
+
+// IsFound reports whether its stream has a publication.
+func (a *Account) IsFound(msgID string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.found[msgID]
+}
+
+// Missing notes that a publication left the outbox, and that its stream was read and does not have it.
+func (a *Account) Missing(msgID, what string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.missing[msgID] = what
+}
+
+// Told notes what a bridge says that it was told: that a stream has a publication. It is asked only whose fault it is where none has.
+func (a *Account) Told(msgID, where string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.told[msgID] = where
 }
 
 // Record notes a record as its message has it.

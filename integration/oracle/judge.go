@@ -89,6 +89,7 @@ func (a *Account) Judge(parked []Parked) []Violation {
 	v.checkChains()
 	v.checkOutcomes()
 	v.checkIDs()
+	v.checkMissing()
 	v.checkOrder()
 	v.checkPartitions()
 	v.checkUnique()
@@ -294,6 +295,20 @@ func (v *verdict) checkOutcomes() {
 	for instance, o := range told {
 		if v.chains[instance] == nil {
 			v.say(Torn, "instance %s is told to be %s, and none of its records came: %s", instance, o.Status, o.Body)
+		}
+	}
+}
+
+// checkMissing: what left the outbox is in its stream. Where JetStream has said that it is, this is none of ours.
+func (v *verdict) checkMissing() {
+	for _, id := range slices.Sorted(maps.Keys(v.missing)) {
+		where, told := v.told[id]
+		switch {
+		case v.found[id]: // it came late
+		case told:
+			v.say(Vanished, "%s, %s, was acked as %s and is not there", id, v.missing[id], where)
+		default:
+			v.say(Untold, "%s, %s, left the outbox, and nobody says that a stream has it", id, v.missing[id])
 		}
 	}
 }

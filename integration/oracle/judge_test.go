@@ -18,6 +18,8 @@ type world struct {
 	answers  map[string]Answer
 	values   map[string]string
 	parked   []Parked
+	missing  map[string]string // publications that left the outbox, and what a bridge was told of them
+	found    []string
 	again    []Record // published once more, with the id that they had
 }
 
@@ -85,6 +87,15 @@ func (w *world) judge(t *testing.T) []Violation {
 	for key, link := range w.values {
 		a.Value(key, link)
 	}
+	for id, told := range w.missing {
+		a.Missing(id, "a record")
+		if told != "" {
+			a.Told(id, told)
+		}
+	}
+	for _, id := range w.found {
+		a.Found(id)
+	}
 	return a.Judge(w.parked)
 }
 
@@ -109,6 +120,11 @@ func TestJudge(t *testing.T) {
 	if vs := again.judge(t); len(vs) != 0 {
 		t.Fatalf("what is published once more with its id is wrong: %v", vs)
 	}
+	late := sound()
+	late.missing, late.found = map[string]string{"r1": ""}, []string{"r1"}
+	if vs := late.judge(t); len(vs) != 0 {
+		t.Fatalf("what is found later is missing: %v", vs)
+	}
 	for name, c := range map[string]struct {
 		want   Kind
 		change func(w *world)
@@ -120,6 +136,8 @@ func TestJudge(t *testing.T) {
 		"a letter is lost":          {Lost, func(w *world) { w.letters = w.letters[1:] }},
 		"a conflict is forgotten":   {Lost, func(w *world) { w.letters = w.letters[:1] }},
 		"a stream lost it":          {Vanished, func(w *world) { w.stored = []Stored{w.stored[0]}; w.letters = nil; w.record(4).Consumed = nil }},
+		"a stream lost a record":    {Vanished, func(w *world) { w.missing = map[string]string{"r1": "stream=RECORDS sequence=1"} }},
+		"a record is not published": {Untold, func(w *world) { w.missing = map[string]string{"r1": ""} }},
 		"consumed twice":            {Doubled, func(w *world) { w.record(3).Consumed = []Seen{{7, "a", "first"}} }},
 		"twice in one step":         {Doubled, func(w *world) { w.record(4).Consumed = append(w.record(4).Consumed, Seen{10, "a", "first"}) }},
 		"both rivals counted": {Doubled, func(w *world) {

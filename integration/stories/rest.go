@@ -22,6 +22,7 @@ type Rest struct {
 	JS      jetstream.JetStream
 	Account *oracle.Account
 	Watch   *Watch
+	Copies  *Copies
 }
 
 // Still is for how long nothing has to happen for what is missing to be missed. Deadlines, leases and redeliveries are shorter, or seen as
@@ -69,6 +70,9 @@ func (r *Rest) look(ctx context.Context) (s state, err error) {
 	call, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var busy []string
+	if err := r.Copies.Settle(call); err != nil {
+		busy = append(busy, "what left the outbox is not known: "+err.Error())
+	}
 	if s.read, err = r.Watch.CaughtUp(call); err != nil {
 		return s, err
 	}
@@ -98,6 +102,29 @@ func (r *Rest) look(ctx context.Context) (s state, err error) {
 	}
 	s.busy = strings.Join(busy, "; ")
 	return s, nil
+}
+
+// evidence is what the tables have of what is not at rest, and the first of each kind.
+const evidence = `
+select 'outbox', count(*)::text || ' of kind ' || kind || ', dead ' || dead || ', attempts ' || max(attempts) || ', refusals ' || max(refusals) || ', last ' || coalesce(max(last_error), '') from pointsman.outbox group by kind, dead
+union all (select 'in the outbox', row_to_json(o)::text from (select id, shard, attempts, next_at, kind, instance_id, subject, msg_id, last_error from pointsman.outbox order by id limit 40) o)
+union all (select 'shard of the outbox', row_to_json(s)::text from pointsman.outbox_shards s)
+union all (select 'not ended', row_to_json(i)::text from (select * from pointsman.v_instances where status not in ('done', 'failed', 'canceled') order by inserted_at limit 40) i)
+union all (select 'in an inbox', row_to_json(b)::text from (select * from pointsman.v_inbox limit 40) b)`
+
+// Evidence is a text for who has to find out what went wrong.
+func (r *Rest) Evidence(ctx context.Context) (string, error) {
+	rows, err := r.DB.Query(ctx, evidence)
+	if err != nil {
+		return "", err
+	}
+	var b strings.Builder
+	var what, text string
+	_, err = pgx.ForEachRow(rows, []any{&what, &text}, func() error {
+		_, err := fmt.Fprintf(&b, "%s: %s\n", what, text)
+		return err
+	})
+	return b.String(), err
 }
 
 // pending is what the routes have not taken in.

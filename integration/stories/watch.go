@@ -91,10 +91,14 @@ func (w *Watch) at(stream string) uint64 {
 func (w *Watch) take(stream string, seq uint64, m jetstream.Msg) error {
 	h := m.Headers()
 	switch stream {
+	case RecordStream, "POINTSMAN_OUTCOMES", "POINTSMAN_DLQ":
+		w.account.Found(h.Get(nats.MsgIdHdr))
+	}
+	switch stream {
 	case RecordStream:
 		return w.account.Record(h.Get(nats.MsgIdHdr), m.Data())
 	case "POINTSMAN_OUTCOMES":
-		return w.outcome(h.Get(nats.MsgIdHdr), m.Data())
+		return noteOutcome(w.account, h.Get(nats.MsgIdHdr), m.Data())
 	case "POINTSMAN_DLQ":
 		w.account.Letter(oracle.Letter{
 			MsgID: h.Get(nats.MsgIdHdr), Event: h.Get(oracle.HeaderEvent), Reason: h.Get("Pointsman-Reason"),
@@ -106,7 +110,7 @@ func (w *Watch) take(stream string, seq uint64, m jetstream.Msg) error {
 	return nil
 }
 
-func (w *Watch) outcome(msgID string, body []byte) error {
+func noteOutcome(account *oracle.Account, msgID string, body []byte) error {
 	var o struct {
 		InstanceID string `json:"instance_id"`
 		Status     string `json:"status"`
@@ -122,7 +126,7 @@ func (w *Watch) outcome(msgID string, body []byte) error {
 	if o.Status != "done" {
 		link = o.Reason
 	}
-	w.account.Outcome(oracle.Outcome{MsgID: msgID, Instance: o.InstanceID, Status: o.Status, Link: link, Body: string(body)})
+	account.Outcome(oracle.Outcome{MsgID: msgID, Instance: o.InstanceID, Status: o.Status, Link: link, Body: string(body)})
 	return nil
 }
 
