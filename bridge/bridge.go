@@ -107,7 +107,10 @@ func New(cfg Config) (*Bridge, error) {
 	}
 	if cfg.Outbox != nil {
 		b.health.expect(partRelay)
-		b.relay = newRelay(cfg, b.health, m)
+		var err error
+		if b.relay, err = newRelay(cfg, b.health, m); err != nil {
+			return nil, fmt.Errorf("bridge: %w", err)
+		}
 	}
 	return b, nil
 }

@@ -124,7 +124,7 @@ func TestPausedOrdered(t *testing.T) {
 	b := setup(t, "a")
 	b.inbox.epoch = 1
 	cfg := b.config(b.ordered())
-	cfg.pace = pace{every: 5 * time.Millisecond, stall: patience}
+	cfg.pace = pace{every: 5 * time.Millisecond, stall: patience, ack: publishTimeout}
 	b.runWith(cfg, impatient)
 	b.publishFrom(0, 10)
 	b.signals(10)

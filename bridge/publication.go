@@ -19,7 +19,7 @@ import (
 
 // publication makes what goes out for a row of the outbox. The same row gives the same message each time.
 func publication(space subjects.Space, p engine.Publication, maxPayload int) *nats.Msg {
-	msg := &nats.Msg{Subject: p.Subject, Data: p.Body, Header: nats.Header{}}
+	msg := &nats.Msg{Subject: p.Subject, Data: p.Body, Header: make(nats.Header, len(p.Headers)+9)}
 	maps.Copy(msg.Header, p.Headers)
 	switch p.Kind {
 	case engine.PublishOutcome:
@@ -62,37 +62,26 @@ func leaveOutResult(msg *nats.Msg, maxPayload int) {
 func describeOutcome(msg *nats.Msg, space subjects.Space, p engine.Publication) {
 	machine, status, _ := strings.Cut(p.Subject, ".")
 	msg.Subject = space.Outcome(p.Project, machine, status)
-	for name, value := range map[string]string{
-		subjects.HeaderMsgID:         p.MsgID,
-		subjects.HeaderContentType:   "application/json",
-		subjects.HeaderCESpecVersion: "1.0",
-		subjects.HeaderCEID:          p.MsgID,
-		subjects.HeaderCESource:      "/" + space.Prefix() + "/" + p.Project + "/" + machine,
-		subjects.HeaderCEType:        space.Prefix() + ".outcome." + status,
-		subjects.HeaderCESubject:     p.InstanceID.String(),
-		subjects.HeaderCETime:        p.CreatedAt.UTC().Format(time.RFC3339Nano),
+	values := make([]string, 0, 8) // of all headers, in one piece
+	for _, h := range [...]struct{ name, value string }{
+		{subjects.HeaderMsgID, p.MsgID},
+		{subjects.HeaderContentType, "application/json"},
+		{subjects.HeaderCESpecVersion, "1.0"},
+		{subjects.HeaderCEID, p.MsgID},
+		{subjects.HeaderCESource, "/" + space.Prefix() + "/" + p.Project + "/" + machine},
+		{subjects.HeaderCEType, space.Prefix() + ".outcome." + status},
+		{subjects.HeaderCESubject, p.InstanceID.String()},
+		{subjects.HeaderCETime, p.CreatedAt.UTC().Format(time.RFC3339Nano)},
 	} {
-		msg.Header.Set(name, value)
+		values = append(values, h.value)
+		msg.Header[h.name] = values[len(values)-1 : len(values) : len(values)]
 	}
 }
 
-// publish sends a row out, and returns when it is stored by a stream; a reply when the server has it.
-func (r *relay) publish(ctx context.Context, p engine.Publication) (err error) {
+// reply sends a row to whoever waits for it, and returns when the server has it.
+func (r *relay) reply(ctx context.Context, msg *nats.Msg) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	msg := publication(r.space, p, int(r.conn.MaxPayload()))
-	span := r.startSpan(ctx, p, msg)
-	defer func() { span.End(err) }()
-	if p.Kind != engine.PublishReply {
-		ack, err := r.js.PublishMsg(ctx, msg)
-		switch {
-		case err == nil:
-			r.log.Debug("publication stored", "row", p.ID, "id", msg.Header.Get(subjects.HeaderMsgID), "stream", ack.Stream, "sequence", ack.Sequence, "duplicate", ack.Duplicate)
-		case errors.Is(err, jetstream.ErrNoStreamResponse) && p.Kind == engine.PublishMessage:
-			return r.whyNoStream(ctx, p.Subject)
-		}
-		return err
-	}
 	if err := r.conn.PublishMsg(msg); err != nil {
 		return err
 	}
@@ -104,6 +93,8 @@ var errNoStream = errors.New("no stream has this subject")
 
 // whyNoStream asks why nobody has answered a publication. That no stream has the subject is known only where JetStream says so.
 func (r *relay) whyNoStream(ctx context.Context, subject string) error {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
 	stream, err := r.js.StreamNameBySubject(ctx, subject)
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
@@ -139,7 +130,7 @@ func classify(s sent, connected bool) publishFailure {
 	case !connected, errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed),
 		errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, context.Canceled):
 		return unreachable
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrNoStreamResponse):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrTimeout), errors.Is(err, jetstream.ErrAsyncPublishTimeout), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, jetstream.ErrNoStreamResponse):
 		return outage
 	case !errors.As(err, &api):
 		return refused

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -35,7 +36,8 @@ const (
 	lastReconnectDelay  = 2 * time.Second
 )
 
-// relay publishes the outbox. Its loop owns all its state; goroutines send single publications and report back.
+// relay publishes the outbox. Its loop owns all its state; what becomes of a publication comes back to it from the connection, in whatever
+// order streams answer.
 //
 // It always reads the outbox from the lowest row, the rows in hand included: ids are drawn before their transactions commit, so a
 // cursor could pass by a row that is not visible yet, and then see a later one of the same instance first.
@@ -43,7 +45,8 @@ type relay struct {
 	name    string
 	outbox  engine.Outbox
 	conn    *nats.Conn
-	js      jetstream.JetStream
+	js      jetstream.JetStream // is asked
+	async   jetstream.JetStream // publishes
 	space   subjects.Space
 	health  *health
 	metrics *metrics
@@ -51,13 +54,14 @@ type relay struct {
 	log     *slog.Logger
 
 	poked   chan struct{}
-	results chan sent // one for each lane at most
+	results chan sent // two for each lane at most
 
 	lanes    *lanes
-	sending  int // goroutines
-	senders  sync.WaitGroup
-	out      []int64 // stored by their streams, not yet removed from the outbox
-	failed   []sent  // not yet postponed in the outbox
+	sending  int // publications
+	flights  map[*nats.Msg]flight
+	senders  sync.WaitGroup // of what no stream answers: replies, and questions why
+	out      []int64        // stored by their streams, not yet removed from the outbox
+	failed   []sent         // not yet postponed in the outbox
 	shards   []int
 	heldTill time.Time
 	renewAt  time.Time
@@ -66,19 +70,35 @@ type relay struct {
 	wanted   bool // there may be something to read
 }
 
-// sent is what became of an attempt to publish the head of a lane; again is no outcome but the time to try once more.
+// sent is what became of an attempt to publish the head of a lane; again is no outcome but the time to try once more. A message is of a flight,
+// which has the row.
 type sent struct {
 	row   engine.Publication
+	msg   *nats.Msg
+	ack   *jetstream.PubAck
 	err   error
 	again bool
 }
 
-func newRelay(cfg Config, h *health, m *metrics) *relay {
-	return &relay{
+// flight is a row on its way to a stream.
+type flight struct {
+	row  engine.Publication
+	span *tracing.Span
+}
+
+func newRelay(cfg Config, h *health, m *metrics) (*relay, error) {
+	r := &relay{
 		name: uuid.NewString(), outbox: cfg.Outbox, conn: cfg.Conn, js: cfg.JetStream, space: cfg.Subjects,
 		health: h, metrics: m, tracing: tracing.New(cfg.Tracing), log: cfg.Logger,
-		poked: make(chan struct{}, 1), results: make(chan sent, relayWindow), lanes: newLanes(), poll: busyPoll, wanted: true,
+		poked: make(chan struct{}, 1), results: make(chan sent, 2*relayWindow), lanes: newLanes(), flights: map[*nats.Msg]flight{}, poll: busyPoll, wanted: true,
 	}
+	var err error
+	r.async, err = jetstream.New(cfg.Conn, jetstream.WithPublishAsyncMaxPending(relayWindow), jetstream.WithPublishAsyncTimeout(cfg.pace.ack),
+		jetstream.WithPublishAsyncAckHandler(func(_ jetstream.JetStream, msg *nats.Msg, ack *jetstream.PubAck) {
+			r.results <- sent{msg: msg, ack: ack}
+		}),
+		jetstream.WithPublishAsyncErrHandler(func(_ jetstream.JetStream, msg *nats.Msg, err error) { r.results <- sent{msg: msg, err: err} }))
+	return r, err
 }
 
 func (r *relay) poke() {
@@ -97,9 +117,14 @@ func (r *relay) run(ctx, work context.Context) {
 		}
 		r.wait(ctx, work, err != nil)
 	}
-	for r.sending > 0 {
-		r.settle(work, <-r.results) // each is bounded by work
+	for r.sending > 0 && work.Err() == nil {
+		select {
+		case s := <-r.results:
+			r.settle(work, s)
+		case <-work.Done():
+		}
 	}
+	r.async.CleanupPublisher()
 	r.senders.Wait()
 	if err := r.record(work); err != nil {
 		r.log.Warn("relay: publications that are out stay in the outbox, and go out again", "error", err)
@@ -224,10 +249,47 @@ func (r *relay) read(ctx, work context.Context) error {
 	return nil
 }
 
-// send one publication; its result comes over results.
+// send one publication; its result comes over results, which has room for all that can come: who sends it holds locks of the
+// connection.
 func (r *relay) send(work context.Context, p engine.Publication) {
 	r.sending++
-	r.senders.Go(func() { r.results <- sent{row: p, err: r.publish(work, p)} })
+	msg := publication(r.space, p, int(r.conn.MaxPayload()))
+	span := r.startSpan(work, p, msg)
+	if p.Kind == engine.PublishReply {
+		r.report(p, func() error {
+			err := r.reply(work, msg)
+			span.End(err)
+			return err
+		})
+		return
+	}
+	r.flights[msg] = flight{p, span}
+	if _, err := r.async.PublishMsgAsync(msg); err != nil {
+		r.results <- sent{msg: msg, err: err}
+	}
+}
+
+// report what becomes of a row, when it has.
+func (r *relay) report(p engine.Publication, try func() error) {
+	r.senders.Go(func() { r.results <- sent{row: p, err: try()} })
+}
+
+// landed ends a flight. There is no result yet where it has to be found out why no stream has answered.
+func (r *relay) landed(work context.Context, s sent) (result sent, ok bool) {
+	f, ok := r.flights[s.msg]
+	if !ok {
+		return s, false // a connection that broke while it was sent has said so twice
+	}
+	delete(r.flights, s.msg)
+	f.span.End(s.err)
+	switch {
+	case s.err == nil && r.log.Enabled(work, slog.LevelDebug):
+		r.log.Debug("publication stored", "row", f.row.ID, "id", s.msg.Header.Get(subjects.HeaderMsgID), "stream", s.ack.Stream, "sequence", s.ack.Sequence, "duplicate", s.ack.Duplicate)
+	case errors.Is(s.err, jetstream.ErrNoStreamResponse) && f.row.Kind == engine.PublishMessage:
+		r.report(f.row, func() error { return r.whyNoStream(work, f.row.Subject) })
+		return s, false
+	}
+	return sent{row: f.row, err: s.err}, true
 }
 
 // wait until there is something to do.
@@ -270,6 +332,12 @@ func (r *relay) tell(s sent, kind publishFailure) {
 
 // settle what became of a publication, and send the next one of its instance.
 func (r *relay) settle(work context.Context, s sent) {
+	if s.msg != nil {
+		var ok bool
+		if s, ok = r.landed(work, s); !ok {
+			return
+		}
+	}
 	key := keyOf(s.row)
 	held := time.Now().Before(r.heldTill)
 	switch {

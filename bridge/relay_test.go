@@ -235,13 +235,21 @@ func TestRelayNATSOutage(t *testing.T) {
 // The ack of a publication is lost, so it is published again, under the same id: the stream has it once.
 func TestRelayLosesAnAck(t *testing.T) {
 	b := setup(t)
-	b.stream("OUT", "out.>")
+	mute := jetstream.StreamConfig{Name: "OUT", Subjects: []string{"out.>"}, NoAck: true}
+	if _, err := b.js.CreateStream(t.Context(), mute); err != nil {
+		t.Fatal(err)
+	}
 	b.outbox.rows[1] = row(1, 0, engine.PublishMessage, "out.a")
 	b.outbox.rows[2] = row(2, 0, engine.PublishMessage, "out.a")
 	cfg := b.relayConfig()
-	cfg.JetStream = &lossy{JetStream: b.js, lose: 1}
+	cfg.pace = defaultPace
+	cfg.pace.ack = 100 * time.Millisecond
 	b.run(cfg)
 	b.outboxIs("postponed", func() bool { return len(b.outbox.delays) == 1 })
+	mute.NoAck = false
+	if _, err := b.js.UpdateStream(t.Context(), mute); err != nil {
+		t.Fatal(err)
+	}
 	b.outbox.due()
 	b.outboxEmpty()
 	if got := b.bodies("OUT"); !slices.Equal(got, []string{`{"row":1}`, `{"row":2}`}) {
@@ -249,19 +257,25 @@ func TestRelayLosesAnAck(t *testing.T) {
 	}
 }
 
-// lossy loses the acks of the first publications.
-type lossy struct {
-	jetstream.JetStream
-	lose int
-}
-
-func (l *lossy) PublishMsg(ctx context.Context, m *nats.Msg, opts ...jetstream.PublishOpt) (*jetstream.PubAck, error) {
-	ack, err := l.JetStream.PublishMsg(ctx, m, opts...)
-	if l.lose > 0 && err == nil { // one publication is on its way, as both are one instance's
-		l.lose--
-		return nil, nats.ErrTimeout
+// A connection that breaks while a publication is handed to it may say so twice.
+func TestRelayIsToldTwice(t *testing.T) {
+	b := setup(t)
+	b.stream("OUT", "out.>")
+	b.outbox.rows[1] = row(1, 0, engine.PublishMessage, "out.a")
+	br, err := New(b.relayConfig())
+	if err != nil {
+		t.Fatal(err)
 	}
-	return ack, err
+	r := br.relay
+	r.lanes.add(b.outbox.rows[1])
+	msg := &nats.Msg{}
+	r.flights[msg], r.sending = flight{row: b.outbox.rows[1]}, 1
+	for range 2 {
+		r.settle(t.Context(), sent{msg: msg, err: nats.ErrMaxPayload})
+	}
+	if r.sending != 0 || len(r.failed) != 1 {
+		t.Errorf("%d are on their way, and %d have failed", r.sending, len(r.failed))
+	}
 }
 
 // What is out while Postgres is away goes out once, and is removed when it is back.
@@ -336,6 +350,7 @@ func TestClassify(t *testing.T) {
 		{context.DeadlineExceeded, engine.PublishMessage, true, outage},
 		{context.DeadlineExceeded, engine.PublishMessage, false, unreachable},
 		{nats.ErrTimeout, engine.PublishMessage, true, outage},
+		{jetstream.ErrAsyncPublishTimeout, engine.PublishMessage, true, outage},
 		{jetstream.ErrJetStreamNotEnabled, engine.PublishMessage, true, outage},
 		{nats.ErrDisconnected, engine.PublishMessage, true, unreachable},
 		{nats.ErrMaxPayload, engine.PublishMessage, true, hopeless},

@@ -15,9 +15,10 @@ type pace struct {
 	// stall is how long messages may wait for a consumer that waits for messages. Servers had faults that leave a consumer so; asking
 	// anew over a new subscription cures most.
 	stall time.Duration
+	ack   time.Duration // that a stream may take for one
 }
 
-var defaultPace = pace{every: 5 * time.Second, stall: 30 * time.Second}
+var defaultPace = pace{every: 5 * time.Second, stall: 30 * time.Second, ack: publishTimeout}
 
 // errMadeAgain: the consumer is not the one that the session began with, so what it gives may have been read before.
 var errMadeAgain = errors.New("the consumer was made again")

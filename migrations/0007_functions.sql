@@ -20,7 +20,7 @@ with /* deliver */ inp as materialized (
   select i.id, i.correlation_key as target, i.scope, i.awaits, i.queue, i.priority, i.rev, i.parked and not i.paused as wakeable, (i.parked and not i.paused and (i.await_n > 1 or i.await_where is not null or (i.unique_scope & 5) in (1, 4))) as slow, i.live
   from pointsman.instances i where i.id = any(array(
     select x.id from unnest($2::text[]) k(key)
-    cross join lateral (select x.id from pointsman.instances x where x.project = $1 and x.correlation_key = k.key and x.live limit 1) x)) and i.live
+    cross join lateral (select x.id from pointsman.instances x where x.project = $1 and x.correlation_key = k.key and x.live limit 1) x)) and i.live >= true
   order by i.id for no key update
 ), hit as materialized (
   select nextval('pointsman.signal_ids') as sid, x.* from (
@@ -62,9 +62,9 @@ with /* recheck */ m as materialized (
       bool_or(x.news) filter (where x.kind not in ('signal', 'child')) as besides
     from (select s.kind, s.name, s.id > i.handed_to or (case s.kind when 'child' then 'child/*' else s.kind || '/' || s.name end) <> all(i.handed) or not (case when s.kind = 'signal' and i.handed_where ? s.name then coalesce(jsonb_path_match_tz(s.payload, (i.handed_where->>s.name)::jsonpath, '{}', true), false) else true end) as news
       from pointsman.signals s where s.instance_id = i.id and (case s.kind when 'child' then 'child/*' else s.kind || '/' || s.name end) = any(i.awaits) and (case when s.kind = 'signal' and i.await_where ? s.name then coalesce(jsonb_path_match_tz(s.payload, (i.await_where->>s.name)::jsonpath, '{}', true), false) else true end) offset 0) x offset 0) n
-  where i.id = any($1) and i.live and i.parked and not i.paused and ((select s.id from pointsman.signals s where s.instance_id = i.id order by s.instance_id, s.id limit 1) is not null or i.awaits::text like '%child/%')
+  where i.id = any($1) and i.live >= true and i.parked and not i.paused and ((select s.id from pointsman.signals s where s.instance_id = i.id order by s.instance_id, s.id limit 1) is not null or i.awaits::text like '%child/%')
     and (n.names >= i.await_n and n.news or n.besides or coalesce((
-    select case when (select c.id from pointsman.instances c where c.parent_id = i.id and c.live order by c.parent_id desc, c.live desc, c.id desc limit 1) is null and i.id <> all($2)
+    select case when (select c.id from pointsman.instances c where c.parent_id = i.id and c.live >= true order by c.parent_id desc, c.live desc, c.id desc limit 1) is null and i.id <> all($2)
         then a.tag <> all(i.handed) or (select s.id from pointsman.signals s where s.instance_id = i.id and s.kind = 'child'
           and s.id > case when 'child/*' = any(i.handed) then i.handed_to else 0 end order by s.instance_id, s.id limit 1) is not null
       when a.tag = 'child/all children' then false

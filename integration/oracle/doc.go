@@ -7,5 +7,8 @@
 // result when the instance ends. A commit that counts twice, or that a worker makes which has lost its lease, is a fork of the chain; state
 // without its effects, or effects without their state, is a gap in it.
 //
+// Records, outcomes and dead letters come from the streams that have them. What left the outbox and is in no stream is known from a table that
+// package stories keeps beside the outbox, so that something that a stream has lost is told apart from something that was never done.
+//
 // Every check is a function of the account alone, and has a test that shows it an account that is wrong.
 package oracle

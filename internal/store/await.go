@@ -58,21 +58,21 @@ with /* recheck */ m as materialized (
       bool_or(x.news) filter (where x.kind not in ('signal', 'child')) as besides
     from (select s.kind, s.name, s.id > i.handed_to or ` + tag + ` <> all(i.handed) or not ` + passes("i.handed_where") + ` as news
       from pointsman.signals s where s.instance_id = i.id and ` + tag + ` = any(i.awaits) and ` + passes("i.await_where") + ` offset 0) x offset 0) n
-  where i.id = any($1) and i.live and i.parked and not i.paused and ((select s.id from pointsman.signals s where s.instance_id = i.id order by s.instance_id, s.id limit 1) is not null or i.awaits::text like '%child/%')
+  where i.id = any($1) and ` + alive + ` and i.parked and not i.paused and ((select s.id from pointsman.signals s where s.instance_id = i.id order by s.instance_id, s.id limit 1) is not null or i.awaits::text like '%child/%')
     and (n.names >= i.await_n and n.news or n.besides or ` + childrenEnded + `)
 ), ` + wakesParked
 
 // wakeParentsText ($1, $2 as recheck) is for parents to whom ends of children have come, and nothing else: it reads no inbox whole.
 var wakeParentsText = `
 with /* wake parents */ m as materialized (
-  select i.id from pointsman.instances i where i.id = any($1) and i.live and i.parked and not i.paused and ` + childrenEnded + `
+  select i.id from pointsman.instances i where i.id = any($1) and ` + alive + ` and i.parked and not i.paused and ` + childrenEnded + `
 ), ` + wakesParked
 
 // childrenEnded: i awaits children, and none is live any more, or as many ends are there as it wants, with something new in either case.
 // New is an end that was not handed to the step that parked, or, where none is live, that this await is for another number than the one
 // before. The youngest child is looked at first: where they end in the order of their starts, that is one probe until the last of them.
 const childrenEnded = `coalesce((
-    select case when (select c.id from pointsman.instances c where c.parent_id = i.id and c.live order by c.parent_id desc, c.live desc, c.id desc limit 1) is null and i.id <> all($2)
+    select case when (select c.id from pointsman.instances c where c.parent_id = i.id and c.live >= true order by c.parent_id desc, c.live desc, c.id desc limit 1) is null and i.id <> all($2)
         then a.tag <> all(i.handed) or ` + newEnd + `
       when a.tag = 'child/all children' then false
       else (select count(*) from (select from pointsman.signals s where s.instance_id = i.id and s.kind = 'child' order by s.instance_id, s.id limit ` + wantedEnds + `) x) >= ` + wantedEnds + ` and ` + newEnd + ` end

@@ -57,7 +57,7 @@ with /* cancel */ lk as materialized (
   order by id for no key update
 ), u as (
   update pointsman.instances i set live = false, status = 'canceled', rev = i.rev + 1, last_error = coalesce($2, i.last_error), finished_at = now(), updated_at = now()
-  from lk where i.id = lk.id and lk.own and i.live
+  from lk where i.id = lk.id and lk.own and ` + alive + `
   returning i.id, i.rev, i.project, i.machine, i.version, i.correlation_key, i.status, i.result, i.last_error, i.finished_at, i.reply_to, i.traceparent, i.queue, i.priority{notified}
 ), hi as (
   insert into pointsman.history (instance_id, rev, step, outcome, attempt) select id, rev, step, 'cancel', attempt from u

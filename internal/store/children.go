@@ -119,7 +119,7 @@ with /* {name} */ e as materialized ({ends}
 ), hit as materialized (
   select nextval('pointsman.signal_ids') as sid, x.* from (
     select e.*, md5('child:' || e.id || ':' || e.rev)::uuid as dedup, p.scope, p.waits from e cross join lateral (
-      select i.scope, i.parked and not i.paused as waits from pointsman.instances i where i.id = e.parent_id and i.live offset 0) p
+      select i.scope, i.parked and not i.paused as waits from pointsman.instances i where i.id = e.parent_id and ` + alive + ` offset 0) p
     order by e.at, e.id) x
 ), fresh as (
   insert into pointsman.ledger (scope, dedup, instance_id, hash, signal_id) select scope, dedup, parent_id, dedup, sid from hit
@@ -156,12 +156,12 @@ var (
   where (select h.parent_id from pointsman.instances h where h.id = n.holder) is distinct from n.parent_id`)
 )
 
-// childrenText ($1 parents, $2 only the live, $3 after, $4 limit).
+// childrenText ($1 parents, $2 only the live, $3 after, $4 limit). The conditions on live are as [alive] says.
 const childrenText = `
 select /* children */ p.id, c.id, c.live from unnest($1::uuid[]) p(id) cross join lateral (
   select x.id, x.live from (
-    (select c.id, c.live from pointsman.instances c where c.parent_id = p.id and c.live = true and c.id > $3 order by c.parent_id, c.live, c.id limit $4)
+    (select c.id, c.live from pointsman.instances c where c.parent_id = p.id and c.live >= true and c.id > $3 order by c.parent_id, c.live, c.id limit $4)
     union all
-    (select c.id, c.live from pointsman.instances c where not $2 and c.parent_id = p.id and c.live = false and c.id > $3 order by c.parent_id, c.live, c.id limit $4)) x
+    (select c.id, c.live from pointsman.instances c where not $2 and c.parent_id = p.id and c.live <= false and c.id > $3 order by c.parent_id, c.live, c.id limit $4)) x
   order by x.id limit $4) c
 order by p.id, c.id`

@@ -378,7 +378,7 @@ with /* commit */ l as materialized (
     result = case o.kind when 'done' then coalesce(o.result, 'null')::jsonb end,
     last_error = case when o.kind in ('replay', 'stop') then coalesce(o.reason, i.last_error) when o.progress or o.kind = 'done' then null else i.last_error end,
     finished_at = case when o.kind in ('done', 'stop') then now() end, updated_at = now()
-  from o where i.id = o.id and i.rev = o.rev and i.live and (o.token in (select token from l)) is true and (select count(*) from lk) > 0
+  from o where i.id = o.id and i.rev = o.rev and ` + alive + ` and (o.token in (select token from l)) is true and (select count(*) from lk) > 0
   returning i.id, i.rev, i.queue, i.priority, i.due_at, i.project, i.machine, i.version, i.correlation_key, i.status, i.result, i.last_error,
     i.finished_at, i.reply_to, i.traceparent, o.kind, o.consumed::bigint[] as consumed, o.ran, o.ran_attempt,
     (o.kind in ('next', 'release') or (o.kind = 'replay' and o.delay is null)) and not (o.ahead and not i.paused) as runs, o.ahead and not i.paused as ahead{notified}

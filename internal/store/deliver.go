@@ -285,16 +285,20 @@ var (
 		"{new}", "not recheck or not exists (select from pointsman.ledger l where l.scope = hit.scope and l.source = hit.source)",
 		"{also}", ", coalesce(h.slow, false)",
 		"{bySource}", "select h.hash, l.signal_id from pointsman.ledger l where not h.fresh and h.recheck and l.scope = h.scope and l.source = h.source union all ")
-	targetKey = strings.NewReplacer("{type}", "text", "{target}", "correlation_key", "{where}", "i.project = $1 and i.correlation_key = any($2) and i.live")
-	// Until the first analyze targetKey may be planned to read all that is live of the project. The fast form bears that, as the look-up by
-	// id would cost all its later runs.
-	targetKeySlow = strings.NewReplacer("{type}", "text", "{target}", "correlation_key", "{where}", `i.id = any(array(
+	// Who has a key is asked key by key: for all keys at once Postgres may read all that is live of the project, where it believes that to be
+	// little.
+	targetKey = strings.NewReplacer("{type}", "text", "{target}", "correlation_key", "{where}", `i.id = any(array(
     select x.id from unnest($2::text[]) k(key)
-    cross join lateral (select x.id from pointsman.instances x where x.project = $1 and x.correlation_key = k.key and x.live limit 1) x)) and i.live`)
+    cross join lateral (select x.id from pointsman.instances x where x.project = $1 and x.correlation_key = k.key and x.live limit 1) x)) and `+alive)
 	// An id needs no project to be found; where one is given it has to be the instance's.
-	targetID  = strings.NewReplacer("{type}", "uuid", "{target}", "id", "{where}", ofID+" and i.live")
+	targetID  = strings.NewReplacer("{type}", "uuid", "{target}", "id", "{where}", ofID+" and "+alive)
 	anyWithID = strings.NewReplacer("{type}", "uuid", "{target}", "id", "{where}", ofID)
 )
+
+// alive is i.live where a row is looked up by its id, or by its parent. Postgres is not to think of the index on all that is live for that: it
+// guesses the size of such a partial index by what was in it at the last analyze, and where that was nothing it would sooner read it whole
+// than look for an id. It does not find out that this is the condition of that index.
+const alive = "i.live >= true"
 
 const ofID = "i.id = any($2) and (i.project = $1 or $1 = '')"
 

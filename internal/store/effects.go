@@ -349,7 +349,7 @@ func (s *Store) AddDeadLetters(ctx context.Context, ds []DeadLetter) error {
 
 const resolveText = `
 select /* resolve */ i.id from unnest($1::text[], $2::text[]) t(project, key)
-join pointsman.instances i on i.project = t.project and i.correlation_key = t.key and i.live`
+cross join lateral (select i.id from pointsman.instances i where i.project = t.project and i.correlation_key = t.key and i.live limit 1) i`
 
 const deadLettersText = `
 insert /* dead letters */ into pointsman.outbox (shard, kind, project, subject, msg_id, headers, body)

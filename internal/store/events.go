@@ -38,7 +38,7 @@ const setEventText = `
 with /* set event */ l as materialized (
   select token from pointsman.leases where token = $1 and $2 = any(ids) for no key update
 ), i as materialized (
-  select id, rev from pointsman.instances where id = $2 and rev = $3 and live and (select count(*) from l) > 0 for no key update
+  select i.id, i.rev from pointsman.instances i where i.id = $2 and i.rev = $3 and ` + alive + ` and (select count(*) from l) > 0 for no key update
 )
 insert into pointsman.events (instance_id, key, rev, value) select id, $4, rev, $5::text::jsonb from i
 on conflict (instance_id, key) do update set value = excluded.value, rev = excluded.rev, updated_at = now()

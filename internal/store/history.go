@@ -79,7 +79,7 @@ func (s *Store) Vanished(ctx context.Context, instances []uuid.UUID, signals []i
 // vanishedText ($1 instances, $2 signals). A machine may keep no history, and a long one has lost its beginning.
 const vanishedText = `
 select /* vanished */ t.ord::int from unnest($1::uuid[], $2::bigint[]) with ordinality t(instance_id, signal, ord)
-cross join lateral (select i.rev from pointsman.instances i where i.id = t.instance_id and i.live and i.rev <= ` + historyRevs + ` offset 0) i
+cross join lateral (select i.rev from pointsman.instances i where i.id = t.instance_id and ` + alive + ` and i.rev <= ` + historyRevs + ` offset 0) i
 where (select s.id from pointsman.signals s where s.instance_id = t.instance_id and s.id = t.signal) is null
   and (i.rev = 0 or (select h.rev from pointsman.history h where h.instance_id = t.instance_id limit 1) is not null)
   and (select h.rev from pointsman.history h where h.instance_id = t.instance_id and t.signal = any(h.consumed) limit 1) is null`

@@ -24,4 +24,4 @@ func (s *Store) KeysOf(ctx context.Context, ids []uuid.UUID) (map[uuid.UUID]Held
 }
 
 const keysOfText = `
-select /* keys of */ i.id, i.project, i.correlation_key from pointsman.instances i where i.id = any($1::uuid[]) and i.live and i.correlation_key is not null`
+select /* keys of */ i.id, i.project, i.correlation_key from pointsman.instances i where i.id = any($1::uuid[]) and ` + alive + ` and i.correlation_key is not null`

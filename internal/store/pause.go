@@ -75,7 +75,7 @@ func (s *Store) lockInstances(instances []uuid.UUID) statement {
 // paused.
 const pauseText = `
 with /* pause */ u as (
-  update pointsman.instances i set paused = true, updated_at = now() where i.id = any($1) and i.live and not i.paused
+  update pointsman.instances i set paused = true, updated_at = now() where i.id = any($1) and ` + alive + ` and not i.paused
   returning i.id, i.rev, i.step, i.attempt
 ), {noted}
 select id from u`
@@ -86,7 +86,7 @@ const resumeText = `
 with /* resume */ leased as materialized (
   select x.id, x.rev from pointsman.leases l, unnest(l.ids, l.revs) x(id, rev) where x.id = any($1)
 ), p as materialized (
-  select i.id, (i.id, i.rev) not in (select id, rev from leased) as moves from pointsman.instances i where i.id = any($1) and i.live and i.paused
+  select i.id, (i.id, i.rev) not in (select id, rev from leased) as moves from pointsman.instances i where i.id = any($1) and ` + alive + ` and i.paused
 ), u as (
   update pointsman.instances i set paused = false, rev = i.rev + p.moves::int, updated_at = now() from p where i.id = p.id
   returning i.id, i.queue, i.priority, i.rev, i.step, i.attempt, i.parked, i.delayed, i.due_at, p.moves

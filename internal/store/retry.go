@@ -63,7 +63,8 @@ const retryText = `
 with /* retry */ lk as materialized (
   select i.id, i.project, i.correlation_key, i.live, i.status, i.attempt, i.kept, i.finished_at from pointsman.instances i where i.id = $1 for no key update
 ), holder as materialized (
-  select h.id from lk join pointsman.instances h on h.project = lk.project and h.correlation_key = lk.correlation_key and h.live
+  select h.id from lk cross join lateral (
+    select h.id from pointsman.instances h where h.project = lk.project and h.correlation_key = lk.correlation_key and h.live limit 1) h
   where not lk.live
 ), u as (
   update pointsman.instances i set live = true, status = null, rev = i.rev + 1, attempt = 0, uncounted = 0, paused = false, result = null, finished_at = null, kept = null,

@@ -39,7 +39,7 @@ func wired(f *fixture, pooler bool) (*Store, *atomic.Int64) {
 	trips := &atomic.Int64{}
 	cfg := must(pgxpool.ParseConfig(f.db.URL))(f.t)
 	Tune(cfg, pooler)
-	cfg.MaxConns = 1
+	cfg.MaxConns, cfg.PrepareConn = 1, nil
 	cfg.HealthCheckPeriod = time.Hour
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {

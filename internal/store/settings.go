@@ -56,6 +56,7 @@ func Tune(cfg *pgxpool.Config, pooler bool) {
 	for _, s := range settings {
 		cfg.ConnConfig.RuntimeParams[s.name] = s.value
 	}
+	watchGrowth(cfg)
 }
 
 // tuned says that the sessions of a pool have the settings.

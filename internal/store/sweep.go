@@ -128,7 +128,7 @@ with /* sweep leases */ l as (
   select i.id, i.project, i.partition_key from pointsman.instances i where i.id = any(array(select id from x)) order by i.id for no key update
 ), u as (
   update pointsman.instances i set rev = i.rev + 1, attempt = i.attempt + 1, uncounted = i.uncounted + (not x.blamed)::int, updated_at = now()
-  from x where i.id = any(array(select id from lk)) and i.id = x.id and i.rev = x.rev and i.live
+  from x where i.id = any(array(select id from lk)) and i.id = x.id and i.rev = x.rev and ` + alive + `
   returning i.id, i.queue, i.priority, i.rev, i.machine, i.unique_scope & 3 in (1, 2) as moved, x.alone or x.lone and not x.blamed as unsure
 ), rdy as (
   insert into pointsman.ready (queue, lane, priority, instance_id, rev, solo) select queue, case when unsure then '~' else '' end, priority, id, rev, true from u

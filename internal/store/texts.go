@@ -51,9 +51,9 @@ func newTexts(q func(string) string) texts {
 	nobodyKey := strings.NewReplacer("{type}", "text", "{where}", "i.project = $1 and i.correlation_key = inp.target and not i.live", "{scope}", "inp.scope", "{key}", "inp.target")
 	nobodyID := strings.NewReplacer("{type}", "uuid", "{where}", "i.id = inp.target and (i.project = $1 or $1 = '') and i.status is not null", "{scope}", departedScope, "{key}", "null")
 	return texts{
-		deliverKey: q(targetKey.Replace(deliverFast.Replace(deliverText))), deliverKeySlow: q(targetKeySlow.Replace(deliverSlow.Replace(deliverText))),
+		deliverKey: q(targetKey.Replace(deliverFast.Replace(deliverText))), deliverKeySlow: q(targetKey.Replace(deliverSlow.Replace(deliverText))),
 		deliverID: q(targetID.Replace(deliverFast.Replace(deliverText))), deliverIDSlow: q(anyWithID.Replace(deliverSlow.Replace(deliverText))),
-		lockScopes: q(lockScopesText), lockKeyTargets: q(targetKeySlow.Replace(lockTargetsText)), lockIDTargets: q(anyWithID.Replace(lockTargetsText)),
+		lockScopes: q(lockScopesText), lockKeyTargets: q(targetKey.Replace(lockTargetsText)), lockIDTargets: q(anyWithID.Replace(lockTargetsText)),
 		recheck: q(recheckText), keysOf: q(keysOfText),
 		start: q(startText), nobodyKey: q(nobodyKey.Replace(nobodyText)), nobodyID: q(nobodyID.Replace(nobodyText)), hold: q(holdText),
 		pick: q(pickPlain.Replace(pickText)), pickKeyed: q(pickKeyed.Replace(pickText)), longInbox: q(longInboxText), inboxAhead: q(inboxAheadText), extend: q(extendText),

@@ -142,7 +142,7 @@ with /* end triggers */ inp as materialized (
   select i.id, i.live, i.visit, i.parked and not i.paused as sleeps, i.awaits from pointsman.instances i
   where i.id = any($2) order by i.id for no key update{skip}
 ), lt as materialized (
-  select t.id from pointsman.triggers t where t.id = any($1) and t.status = 'waiting' and (select count(*) from li) >= 0{own}
+  select t.id from pointsman.triggers t where t.id = any($1) and ` + waits + ` and (select count(*) from li) >= 0{own}
   order by t.id for no key update{skip}
 ), u as (
   update pointsman.triggers t set status = x.status, ended_at = clock_timestamp(), received_at = case when x.status = 'received' then clock_timestamp() end,
@@ -252,7 +252,7 @@ const toldText = `
 with /* tell */ m as materialized (
   select i.id, array_agg(t.id) as triggers, bool_or(t.status = 'timed_out') as timed_out, bool_or(t.status = 'canceled') as canceled
   from pointsman.instances i join pointsman.triggers t on t.instance_id = i.id
-  where i.id = any($1) and i.live and i.parked and not i.paused and t.missed_visit = i.visit and 'event/' || t.event_key = any(i.awaits)
+  where i.id = any($1) and ` + alive + ` and i.parked and not i.paused and t.missed_visit = i.visit and 'event/' || t.event_key = any(i.awaits)
   group by i.id
 ), u as (
   update pointsman.instances i set parked = false, timed_out = i.timed_out or m.timed_out, wait_canceled = i.wait_canceled or m.canceled
@@ -264,13 +264,16 @@ with /* tell */ m as materialized (
 )
 select id, queue, moved from u`
 
+// waits is that a trigger does, where it is looked up by its id or instance: for the reason that [alive] has.
+const waits = `t.status between 'waiting' and 'waiting'`
+
 // cancelEnded cancels the waiting triggers of the instances of "gone", which have ended and are locked: who else would end one of these waits
 // for that lock.
 const cancelEnded = `waits as materialized (
   select t.id from gone cross join lateral (
-    select t.id from pointsman.triggers t where t.instance_id = gone.id and t.status = 'waiting' offset 0) t
+    select t.id from pointsman.triggers t where t.instance_id = gone.id and ` + waits + ` offset 0) t
 ), wl as materialized (
-  select t.id from pointsman.triggers t where t.id = any(array(select id from waits)) and t.status = 'waiting' order by t.id for no key update
+  select t.id from pointsman.triggers t where t.id = any(array(select id from waits)) and ` + waits + ` order by t.id for no key update
 ), tr as (
   update pointsman.triggers t set status = 'canceled', ended_at = clock_timestamp(), error = 'the instance has ended', with_instance = true
   where t.id = any(array(select id from wl)) returning t.id, t.project, t.source_type

@@ -374,13 +374,13 @@ func triggerSabotages() []sabotage {
 	sweep := func(t *texts) *string { return &t.sweepTriggers }
 	lookNew := func(t *texts) *string { return &t.lookNew }
 	return []sabotage{
-		{"an end does not look whether the trigger waits", edits(end, "t.id = any($1) and t.status = 'waiting'", "t.id = any($1)"), []string{"event / timeout", "event / cancel of the trigger", "event to all / event to all"}},
+		{"an end does not look whether the trigger waits", edits(end, "t.id = any($1) and "+waits, "t.id = any($1)"), []string{"event / timeout", "event / cancel of the trigger", "event to all / event to all"}},
 		{"an end locks no trigger", edits(end, "\n  order by t.id for no key update", ""), []string{"event / timeout, nobody's", "event / cancel of the trigger, nobody's"}},
 		{"an end locks no instance", edits(end, "any($2) order by i.id for no key update", "any($2)"), []string{"event / end"}},
-		{"a timeout does not look whether the trigger waits", edits(sweep, "t.id = any($1) and t.status = 'waiting'", "t.id = any($1)"), []string{"event / timeout"}},
+		{"a timeout does not look whether the trigger waits", edits(sweep, "t.id = any($1) and "+waits, "t.id = any($1)"), []string{"event / timeout"}},
 		{"who is busy is not told", edits(end, "case when x.status <> 'received' and x.live", "case when false and x.live"), []string{"await it again / cancel of the trigger"}},
 		{"who is busy is not told of a timeout", edits(sweep, "case when x.status <> 'received' and x.live", "case when false and x.live"), []string{"await it again / timeout", "pause, resume / timeout"}},
-		{"nobody is told at the park", edits(func(t *texts) *string { return &t.tell }, "and i.live and i.parked", "and false and i.parked"), []string{"await it again / timeout", "pause, resume / cancel of the trigger"}},
+		{"nobody is told at the park", edits(func(t *texts) *string { return &t.tell }, "and "+alive+" and i.parked", "and false and i.parked"), []string{"await it again / timeout", "pause, resume / cancel of the trigger"}},
 		{"what is missed is forgotten by the commit", edits(func(t *texts) *string { return &t.carryMissed }, "missed_visit + 1", "missed_visit"), []string{"await it again / timeout"}},
 		{"the end of an instance cancels nothing", edits(func(t *texts) *string { return &t.clearEnded }, "where t.id = any(array(select id from wl))", "where false"), []string{"create for an instance / cancel of the instance", "event / end"}},
 		{"a trigger is made for an instance that has ended", edits(lookNew, "n.instance_id is null or i.live is true", "true"), []string{"create for an instance / cancel of the instance"}},

@@ -102,5 +102,5 @@ select l.queue, l.lane, d.ready, greatest(now() - d.since, '0 s')
 from alone l cross join lateral (
   select count(*)::int as ready, min(x.run_at) as since
   from (select r.run_at, r.instance_id, r.rev from pointsman.ready r where r.queue = l.queue and r.lane = l.lane limit $2) x
-  cross join lateral (select from pointsman.instances i where i.id = x.instance_id and i.rev = x.rev and i.live and not i.paused limit 1) i) d
+  cross join lateral (select from pointsman.instances i where i.id = x.instance_id and i.rev = x.rev and ` + alive + ` and not i.paused limit 1) i) d
 where d.ready > 0`

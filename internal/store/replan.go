@@ -1,0 +1,109 @@
+package store
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Postgres keeps a session's plans until a table is analyzed again. What was planned beside a few rows reads all of them, which is soon wrong
+// where a backlog grows: up to a minute later, or where nobody analyzes, for good. So plans are made anew when a table has outgrown them.
+const (
+	outgrown  = 4           // times the size that a table had
+	slack     = 8 * 8 << 10 // and so many bytes
+	growthAge = time.Second // how often the sizes are looked at, at most
+)
+
+// grownTables are those of the statements that come with messages and steps. Their names are looked up in all schemas: a pool knows no schema, and
+// planning once too often costs little.
+var grownTables = []string{
+	"instances", "ready", "timers", "signals", "ledger", "leases", "held", "outbox", "history", "waiters", "running_keys", "unique_keys",
+	"triggers", "held_events", "webhook_deliveries", "events", "departed",
+}
+
+const sizesText = `select /* sizes */ array(select pg_relation_size(c.oid) from pg_class c where c.relname = any($1) and c.relkind = 'r' order by c.oid)`
+
+// growth is what the plans of a pool's sessions were made beside.
+type growth struct {
+	mu         sync.Mutex
+	next       time.Time // when the sizes are looked at again
+	sizes      []int64   // the least since the plans were made
+	generation int       // of plans
+}
+
+// watchGrowth has the sessions of a pool plan anew what they have prepared, as they are taken from it, when tables have grown.
+func watchGrowth(cfg *pgxpool.Config) *growth {
+	g := &growth{next: time.Now().Add(growthAge)}
+	before := cfg.PrepareConn
+	cfg.PrepareConn = func(ctx context.Context, conn *pgx.Conn) (bool, error) {
+		if before != nil {
+			if ok, err := before(ctx, conn); !ok || err != nil {
+				return ok, err
+			}
+		}
+		if g.prepare(ctx, conn) != nil {
+			return !conn.IsClosed(), ctx.Err()
+		}
+		return true, nil
+	}
+	return g
+}
+
+// plansOf is where a connection keeps the generation of its plans.
+const plansOf = "pointsman plans"
+
+func (g *growth) prepare(ctx context.Context, conn *pgx.Conn) error {
+	if g.due() {
+		var sizes []int64
+		if err := conn.QueryRow(ctx, sizesText, grownTables).Scan(&sizes); err != nil {
+			return err
+		}
+		g.note(sizes)
+	}
+	g.mu.Lock()
+	now := g.generation
+	g.mu.Unlock()
+	data := conn.PgConn().CustomData()
+	if had, _ := data[plansOf].(int); had == now {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, `discard plans`); err != nil {
+		return err
+	}
+	data[plansOf] = now
+	return nil
+}
+
+// due reports whether it is time to look, to one caller.
+func (g *growth) due() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if now.Before(g.next) {
+		return false
+	}
+	g.next = now.Add(growthAge)
+	return true
+}
+
+func (g *growth) note(sizes []int64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.sizes) != len(sizes) { // the first look, or a migration
+		g.sizes = sizes
+		g.generation++
+		return
+	}
+	grown := false
+	for i, size := range sizes {
+		grown = grown || size > outgrown*g.sizes[i]+slack
+		g.sizes[i] = min(g.sizes[i], size)
+	}
+	if grown {
+		g.sizes = sizes
+		g.generation++
+	}
+}
