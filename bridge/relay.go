@@ -238,8 +238,8 @@ func (r *relay) read(ctx, work context.Context) error {
 	}
 	r.wanted = len(rows) == n
 	for _, p := range rows {
-		if len(r.lanes.known) >= relayWindow {
-			break // rows of shards that were lost are in hand too
+		if len(r.lanes.known) >= relayWindow || !time.Now().Before(r.heldTill) {
+			break // rows of shards that were lost are in hand too, or all that are sent have taken too long
 		}
 		if r.lanes.add(p) {
 			r.send(work, p)

@@ -195,6 +195,20 @@ func (a *arena) found() []oracle.Violation {
 	ctx, cancel := context.WithTimeout(a.ctx, patience)
 	defer cancel()
 	a.must(a.Ready(ctx))
+	vs, err := a.rest.Settle(ctx)
+	a.tellAcks()
+	if len(vs) > 0 { // once more: with what bridges were told, and what a stream had late
+		vs, err = a.rest.Settle(ctx)
+	}
+	if err != nil {
+		a.Error(err)
+	}
+	return vs
+}
+
+// tellAcks notes which streams bridges were told to have what.
+func (a *arena) tellAcks() {
+	a.Helper()
 	acks := 0
 	for _, m := range a.Bridges() {
 		acks += stories.TellAcks(a.account, m.Log())
@@ -202,11 +216,6 @@ func (a *arena) found() []oracle.Violation {
 	if c := a.account.Count(); acks == 0 && c.Records > 0 {
 		a.Errorf("there are %d records, and bridges have logged no ack", c.Records)
 	}
-	vs, err := a.rest.Settle(ctx)
-	if err != nil {
-		a.Error(err)
-	}
-	return vs
 }
 
 // shownOfAKind is how many violations of a kind a failed test shows.

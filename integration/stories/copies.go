@@ -70,7 +70,7 @@ const late = 20 * time.Second
 func (c *Copies) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		call, cancel := context.WithTimeout(ctx, answerTimeout)
-		_ = c.look(call, late) // the next round looks again
+		_, _ = c.look(call, late) // the next round looks again
 		cancel()
 		select {
 		case <-ctx.Done():
@@ -79,8 +79,8 @@ func (c *Copies) Run(ctx context.Context) {
 	}
 }
 
-// Settle notes what is missing now.
-func (c *Copies) Settle(ctx context.Context) error { return c.look(ctx, 0) }
+// Settle notes what is missing now, and reports whether it could: streams have to be read to their ends for that.
+func (c *Copies) Settle(ctx context.Context) (settled bool, err error) { return c.look(ctx, 0) }
 
 func (c *Copies) read(ctx context.Context) error {
 	rows, err := c.db.Query(ctx, `select row, tx::text, kind, msg_id, subject, body, pg_snapshot_xmin(pg_current_snapshot())::text
@@ -104,11 +104,11 @@ from oracle.copies where tx >= $1::text::xid8 and (kind in ('outcome', 'dead') o
 }
 
 // look for what was read so long ago.
-func (c *Copies) look(ctx context.Context, ago time.Duration) error {
+func (c *Copies) look(ctx context.Context, ago time.Duration) (settled bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err := c.read(ctx); err != nil {
-		return err
+		return false, err
 	}
 	due := 0
 	for row, r := range c.open {
@@ -119,10 +119,10 @@ func (c *Copies) look(ctx context.Context, ago time.Duration) error {
 		}
 	}
 	if due == 0 {
-		return nil
+		return true, nil
 	}
 	if read, err := c.watch.CaughtUp(ctx); err != nil || !read {
-		return err
+		return false, err
 	}
 	for row, r := range c.open {
 		if time.Since(r.at) < ago {
@@ -134,10 +134,10 @@ func (c *Copies) look(ctx context.Context, ago time.Duration) error {
 		}
 		c.account.Missing(r.MsgID, fmt.Sprintf("%s to %s, row %d of the outbox: %s", r.Kind, r.Subject, r.Row, r.Body))
 		if err := c.restore(r); err != nil {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // restore what a message would have said.

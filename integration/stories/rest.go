@@ -70,9 +70,6 @@ func (r *Rest) look(ctx context.Context) (s state, err error) {
 	call, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	var busy []string
-	if err := r.Copies.Settle(call); err != nil {
-		busy = append(busy, "what left the outbox is not known: "+err.Error())
-	}
 	if s.read, err = r.Watch.CaughtUp(call); err != nil {
 		return s, err
 	}
@@ -99,6 +96,13 @@ func (r *Rest) look(ctx context.Context) (s state, err error) {
 		busy = append(busy, fmt.Sprintf("%d instances work", working))
 	case outbox > 0:
 		busy = append(busy, fmt.Sprintf("%d messages are to be published", outbox))
+	}
+	// Last, as what leaves the outbox after it was counted is still to be looked for.
+	switch settled, err := r.Copies.Settle(call); {
+	case err != nil:
+		busy = append(busy, "what left the outbox is not known: "+err.Error())
+	case !settled:
+		busy = append(busy, "not all that left the outbox was looked for")
 	}
 	s.busy = strings.Join(busy, "; ")
 	return s, nil

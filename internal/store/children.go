@@ -160,8 +160,8 @@ var (
 const childrenText = `
 select /* children */ p.id, c.id, c.live from unnest($1::uuid[]) p(id) cross join lateral (
   select x.id, x.live from (
-    (select c.id, c.live from pointsman.instances c where c.parent_id = p.id and c.live >= true and c.id > $3 order by c.parent_id, c.live, c.id limit $4)
+    (select c.id, c.live from pointsman.instances c where c.parent_id = p.id and c.live between true and true and c.id > $3 order by c.parent_id, c.live, c.id limit $4)
     union all
-    (select c.id, c.live from pointsman.instances c where not $2 and c.parent_id = p.id and c.live <= false and c.id > $3 order by c.parent_id, c.live, c.id limit $4)) x
+    (select c.id, c.live from pointsman.instances c where not $2 and c.parent_id = p.id and c.live between false and false and c.id > $3 order by c.parent_id, c.live, c.id limit $4)) x
   order by x.id limit $4) c
 order by p.id, c.id`

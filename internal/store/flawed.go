@@ -9,7 +9,7 @@ import (
 // flawed takes protections out of the statements. In builds that are not for that it returns them as they are.
 func flawed(t texts) texts {
 	if flaw.Is(flaw.NoFence) {
-		for _, sql := range []*string{&t.commit, &t.commitOutputs} {
+		for _, sql := range []*string{&t.commit, &t.commitOutputs, &t.commitNotify} {
 			for protection, without := range map[string]string{
 				" and i.rev = o.rev and " + alive + " and (o.token in (select token from l)) is true": "",
 				" and (select count(*) from l) > 0":                                                   "",

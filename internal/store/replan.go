@@ -12,9 +12,9 @@ import (
 // Postgres keeps a session's plans until a table is analyzed again. What was planned beside a few rows reads all of them, which is soon wrong
 // where a backlog grows: up to a minute later, or where nobody analyzes, for good. So plans are made anew when a table has outgrown them.
 const (
-	outgrown  = 4           // times the size that a table had
-	slack     = 8 * 8 << 10 // and so many bytes
-	growthAge = time.Second // how often the sizes are looked at, at most
+	outgrown  = 4           // times the rows that a table had
+	slack     = 500         // and so many more
+	growthAge = time.Second // how often the tables are looked at, at most
 )
 
 // grownTables are those of the statements that come with messages and steps. Their names are looked up in all schemas: a pool knows no schema, and
@@ -24,13 +24,16 @@ var grownTables = []string{
 	"triggers", "held_events", "webhook_deliveries", "events", "departed",
 }
 
-const sizesText = `select /* sizes */ array(select pg_relation_size(c.oid) from pg_class c where c.relname = any($1) and c.relkind = 'r' order by c.oid)`
+// rowsText ($1 tables) asks what Postgres has counted, a second ago or so. The size of a table would be exact, and asking for it waits for whoever
+// has that table locked.
+const rowsText = `
+select /* rows */ array(select pg_stat_get_live_tuples(c.oid) from pg_class c where c.relname = any($1) and c.relkind = 'r' and c.relpersistence = 'p' order by c.oid)`
 
 // growth is what the plans of a pool's sessions were made beside.
 type growth struct {
 	mu         sync.Mutex
-	next       time.Time // when the sizes are looked at again
-	sizes      []int64   // the least since the plans were made
+	next       time.Time // when the tables are looked at again
+	rows       []int64   // the least since the plans were made
 	generation int       // of plans
 }
 
@@ -57,17 +60,21 @@ const plansOf = "pointsman plans"
 
 func (g *growth) prepare(ctx context.Context, conn *pgx.Conn) error {
 	if g.due() {
-		var sizes []int64
-		if err := conn.QueryRow(ctx, sizesText, grownTables).Scan(&sizes); err != nil {
+		var rows []int64
+		if err := conn.QueryRow(ctx, rowsText, grownTables).Scan(&rows); err != nil {
 			return err
 		}
-		g.note(sizes)
+		g.note(rows)
 	}
 	g.mu.Lock()
 	now := g.generation
 	g.mu.Unlock()
 	data := conn.PgConn().CustomData()
-	if had, _ := data[plansOf].(int); had == now {
+	had, planned := data[plansOf].(int)
+	if !planned { // it is new
+		data[plansOf] = now
+	}
+	if !planned || had == now {
 		return nil
 	}
 	if _, err := conn.Exec(ctx, `discard plans`); err != nil {
@@ -89,21 +96,19 @@ func (g *growth) due() bool {
 	return true
 }
 
-func (g *growth) note(sizes []int64) {
+func (g *growth) note(rows []int64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.sizes) != len(sizes) { // the first look, or a migration
-		g.sizes = sizes
+	grown := len(g.rows) != len(rows) // the first look, or a migration
+	for i := 0; i < len(rows) && !grown; i++ {
+		grown = rows[i] > outgrown*g.rows[i]+slack
+	}
+	if grown {
+		g.rows = rows
 		g.generation++
 		return
 	}
-	grown := false
-	for i, size := range sizes {
-		grown = grown || size > outgrown*g.sizes[i]+slack
-		g.sizes[i] = min(g.sizes[i], size)
-	}
-	if grown {
-		g.sizes = sizes
-		g.generation++
+	for i, n := range rows {
+		g.rows[i] = min(g.rows[i], n)
 	}
 }
