@@ -59,6 +59,9 @@ func watchGrowth(cfg *pgxpool.Config) *growth {
 const plansOf = "pointsman plans"
 
 func (g *growth) prepare(ctx context.Context, conn *pgx.Conn) error {
+	if conn.PgConn().ParameterStatus("server_version") < "15" {
+		return nil // who asks it what it has counted may wait for the process that counts
+	}
 	if g.due() {
 		var rows []int64
 		if err := conn.QueryRow(ctx, rowsText, grownTables).Scan(&rows); err != nil {
