@@ -32,6 +32,10 @@ func TestStories(t *testing.T) {
 	defer db.Close()
 	account := oracle.NewAccount()
 	watch := stories.NewWatch(s.JS, account)
+	copies, err := stories.NewCopies(ctx, db, account, watch)
+	if err != nil {
+		t.Fatal(err)
+	}
 	watching, stop := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	go func() { defer close(watched); watch.Run(watching) }()
@@ -43,7 +47,7 @@ func TestStories(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("%s played: %+v", time.Since(began), account.Count())
-	rest := stories.Rest{DB: db, JS: s.JS, Account: account, Watch: watch}
+	rest := stories.Rest{DB: db, JS: s.JS, Account: account, Watch: watch, Copies: copies}
 	violations, err := rest.Settle(ctx)
 	if err != nil {
 		t.Error(err)
