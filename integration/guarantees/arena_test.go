@@ -198,7 +198,9 @@ func (a *arena) found() []oracle.Violation {
 	vs, err := a.rest.Settle(ctx)
 	a.tellAcks()
 	if len(vs) > 0 { // once more: with what bridges were told, and what a stream had late
-		vs, err = a.rest.Settle(ctx)
+		again, cancel := context.WithTimeout(a.ctx, patience)
+		defer cancel()
+		vs, err = a.rest.Settle(again)
 	}
 	if err != nil {
 		a.Error(err)
