@@ -29,7 +29,6 @@ type Copies struct {
 // copied is a row that left the outbox, and whose message has not been read from its stream.
 type copied struct {
 	Row                  int64
-	Tx                   string
 	Kind, MsgID, Subject string
 	Body                 []byte
 	at                   time.Time // when it was read here
@@ -83,14 +82,14 @@ func (c *Copies) Run(ctx context.Context) {
 func (c *Copies) Settle(ctx context.Context) (settled bool, err error) { return c.look(ctx, 0) }
 
 func (c *Copies) read(ctx context.Context) error {
-	rows, err := c.db.Query(ctx, `select row, tx::text, kind, msg_id, subject, body, pg_snapshot_xmin(pg_current_snapshot())::text
+	rows, err := c.db.Query(ctx, `select row, kind, msg_id, subject, body, pg_snapshot_xmin(pg_current_snapshot())::text
 from oracle.copies where tx >= $1::text::xid8 and (kind in ('outcome', 'dead') or kind = 'publish' and subject like $2)`, c.from, records+"%")
 	if err != nil {
 		return err
 	}
 	from := c.from
 	var r copied
-	if _, err = pgx.ForEachRow(rows, []any{&r.Row, &r.Tx, &r.Kind, &r.MsgID, &r.Subject, &r.Body, &from}, func() error {
+	if _, err = pgx.ForEachRow(rows, []any{&r.Row, &r.Kind, &r.MsgID, &r.Subject, &r.Body, &from}, func() error {
 		if _, known := c.open[r.Row]; !known && !c.account.IsFound(r.MsgID) {
 			r.at = time.Now()
 			c.open[r.Row] = r

@@ -39,11 +39,7 @@ func TestWatch(t *testing.T) {
 	watched := make(chan struct{})
 	go func() { defer close(watched); watch.Run(ctx) }()
 	defer func() { cancel(); <-watched }()
-	for account.Count().Messages < messages-3 {
-		news := account.News()
-		if account.Count().Messages == messages-3 {
-			break
-		}
+	for news := account.News(); account.Count().Messages < messages-3; news = account.News() {
 		select {
 		case <-news:
 		case <-ctx.Done():
