@@ -100,6 +100,10 @@ func partitions() []scenario {
 		{"release / pick of the promoted / pick", waiters + waiting(aKey, queue, 2) + ready(3) + partitioned(aKey, 3), together(committing(parksKeyed(1, 90)), met(picking(2)), met(picking(2))), ""},
 		{"release / cancel of the waiter / pick, pick", waiters + waiting(aKey, queue, 2, 3), together(committing(parksKeyed(1, 90)), canceling(2), met(inTurn(picking(1), picking(1)))), ""},
 		{
+			"next / cancel of the waiter / pick of both turns, pick", waiters + waiting(aKey, queue, 2, 3),
+			together(committing(holding(aKey, of(1, 90, OutcomeNext))), canceling(2), met(inTurn(picking(4), picking(4)))), "",
+		},
+		{
 			"releases of two keys, crossing / pick", leased(90, valid, 1) + leased(91, valid, 2) + partitioned(aKey, 1) + partitioned(bKey, 2) + waiting(aKey, queue, 3) + ready(4) + ready(5) + partitioned(bKey, 4) + partitioned(aKey, 5),
 			together(committing(holding(bKey, parks(2, 91))), committing(parksKeyed(1, 90)), met(picking(2))), "",
 		},

@@ -111,6 +111,23 @@ func TestPartitionKeyGoesOn(t *testing.T) {
 	}
 }
 
+// Who had the next turn is canceled, and the one before is ready again: both rows are in one pick, and who has waited for longer goes first.
+func TestPartitionKeyOfACanceledTurn(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.keyedAs("K", "a")
+	w := f.picked()
+	ids := f.keyedAs("K", "b", "c")
+	equal(t, "picked", len(f.pick(8)), 0)
+	f.commit(outcome(w, OutcomeNext))
+	must(f.Cancel(t.Context(), ids[:1], "", publish))(t)
+	works := f.pick(8)
+	equal(t, "next", fmt.Sprint(keys(works)), "[c]")
+	f.want("a", whoWaits)
+	f.commit(outcome(works[0], OutcomeDone))
+	equal(t, "and then", fmt.Sprint(keys(f.pick(8))), "[a]")
+}
+
 // expire makes every lease run out.
 func (f *fixture) expire() {
 	f.t.Helper()

@@ -324,7 +324,8 @@ var pickPlain = strings.NewReplacer("{recursive}", "", "{keyed}", pickMet, "{run
 
 // pickKeyed wins partition keys, in their order. Who loses one locks the row of its holder: the release that follows sees it waiting. If
 // the holder is gone, or is not to be seen yet, the loser goes back to ready. A row with a key that leaves ready without winning it
-// (stale, diverted) may have been the one to have the next turn, which is then somebody else's.
+// (stale, diverted) may have been the one to have the next turn, which is then somebody else's: of this pick none wins its key, for who waits
+// may have been ready for longer. The next one sees them all.
 //
 // It locks only instances whose unique scope tells runnable from executing, and of these what can be had at once. Unique keys come after
 // partition keys, as in a commit. The row that a resume left stale may be taken together with the one that it made: only this one runs.
@@ -338,10 +339,12 @@ var pickKeyed = strings.NewReplacer("{recursive}", "recursive ", "{keyed}", pick
   select i.id from keyed k join pointsman.instances i on i.id = k.instance_id where k.moves and i.rev = k.rev order by i.id for no key update of i skip locked
 ), able as materialized (
   select * from keyed where not moves or instance_id in (select id from mine)
+), freed as materialized (
+  select distinct project, partition_key as key from c where fate in ('stale', 'divert') and partition_key is not null
 ), won as (
   insert into pointsman.running_keys (project, key, instance_id, rev, token)
   select distinct on (project, partition_key) project, partition_key, instance_id, rev, token from able
-  where partition_key is not null order by project, partition_key, priority, run_at
+  where partition_key is not null and ((project, partition_key) in (select project, key from freed)) is not true order by project, partition_key, priority, run_at
   on conflict do nothing returning project, key, instance_id
 ), lost as materialized (
   select * from able where partition_key is not null and instance_id not in (select instance_id from won)
@@ -361,8 +364,6 @@ var pickKeyed = strings.NewReplacer("{recursive}", "recursive ", "{keyed}", pick
 ), divert as (
   insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo)
   select queue, `+divertedLane+`, priority, run_at, instance_id, rev, solo from c where fate = 'divert'
-), freed as materialized (
-  select distinct project, partition_key as key from c where fate in ('stale', 'divert') and partition_key is not null
 ), `+promotion+`, may as materialized (
   select instance_id, project, unique_key, unique_scope, moves from able where partition_key is null or instance_id in (select instance_id from won)
 ), moved as materialized (
