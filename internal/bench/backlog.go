@@ -62,6 +62,9 @@ func backlog(ctx context.Context, b *run) error {
 	for _, c := range crowds {
 		c.drop(ctx)
 	}
+	if err := b.inboxes(ctx, own); err != nil {
+		return err
+	}
 	return b.waiting(ctx)
 }
 
@@ -72,6 +75,7 @@ type crowd struct {
 	size   int
 	schema string
 	parked *instances
+	disk   float64   // bytes of one that is parked and has a timer
 	since  time.Time // by the database's clock: what a call makes ready comes after it
 }
 
@@ -101,7 +105,9 @@ func (c *crowd) make(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	bytes, err := c.count(ctx, c.schema, `select pg_total_relation_size('pointsman.instances') / 2 + pg_total_relation_size('pointsman.timers')`)
+	c.disk = float64(bytes) / float64(c.size)
+	return err
 }
 
 func (b *run) calls() int { return min(backlogCalls, b.N) }
@@ -157,6 +163,7 @@ func (c *crowd) unready(ctx context.Context) error {
 func (c *crowd) deliver(ctx context.Context, m *measurement) error {
 	var batch []store.Signal
 	var ids []uuid.UUID
+	m.metrics[diskBytes] = c.disk
 	return c.timed(ctx, m, func() error {
 		batch = c.signals(newLoad(c.parked.take(backlogGroup)), backlogGroup)[0]
 		return nil

@@ -30,6 +30,9 @@ type Options struct {
 	Parked  int   // instances that wait
 	Groups  []int // of cycle: outcomes that are committed together
 	Sizes   []int // of backlog: instances that wait
+	Depths  []int // of backlog: signals in one inbox
+	Routes  []int // of contention: routes of one bridge
+	Copies  []int // of contention: bridges and workers
 
 	Loads    []float64     // of scale: shares of the highest rate
 	Duration time.Duration // of scale: how long each load is offered
@@ -49,15 +52,15 @@ type Options struct {
 
 // Names of the benchmarks, in the order of the help.
 func Names() []string {
-	return []string{"ingest", "cycle", "latency", "outcomes", "backlog", "scale", "remote"}
+	return []string{"ingest", "cycle", "latency", "outcomes", "backlog", "scale", "contention", "remote"}
 }
 
 var benchmarks = map[string]func(context.Context, *run) error{
-	"ingest": ingest, "cycle": cycle, "latency": latency, "outcomes": outcomes, "backlog": backlog, "scale": scale, "remote": remoteSteps,
+	"ingest": ingest, "cycle": cycle, "latency": latency, "outcomes": outcomes, "backlog": backlog, "scale": scale, "contention": contention, "remote": remoteSteps,
 }
 
 // defaults of the options, where they are not the same for all.
-var defaultN = map[string]int{"ingest": 100_000, "cycle": 100_000, "latency": 2000, "outcomes": 100_000, "backlog": 1_000_000, "scale": 100_000, "remote": 50_000}
+var defaultN = map[string]int{"ingest": 100_000, "cycle": 100_000, "latency": 2000, "outcomes": 100_000, "backlog": 1_000_000, "scale": 100_000, "contention": 100_000, "remote": 50_000}
 
 const (
 	defaultPayload  = 200
@@ -90,6 +93,15 @@ func (o Options) withDefaults() Options {
 	if len(o.Sizes) == 0 {
 		o.Sizes = []int{10_000, 1_000_000}
 	}
+	if len(o.Depths) == 0 {
+		o.Depths = []int{1, 100, 10_000, 100_000}
+	}
+	if len(o.Routes) == 0 {
+		o.Routes = []int{1, 10, 100, 1000}
+	}
+	if len(o.Copies) == 0 {
+		o.Copies = []int{1, 4, 16}
+	}
 	if len(o.Loads) == 0 {
 		o.Loads = []float64{0.1, 0.25, 0.5, 0.8, 0.9}
 	}
@@ -118,6 +130,12 @@ func (o Options) Check() error {
 		return errors.New("--groups: want 1 to 256")
 	case slices.Min(o.Sizes) < 1000:
 		return errors.New("--sizes: want 1000 or more")
+	case slices.Min(o.Depths) < 1:
+		return errors.New("--depths: want 1 or more")
+	case slices.Min(o.Routes) < 1 || slices.Max(o.Routes) > 10_000:
+		return errors.New("--routes: want 1 to 10000")
+	case slices.Min(o.Copies) < 1 || slices.Max(o.Copies) > 64:
+		return errors.New("--copies: want 1 to 64")
 	case slices.Min(o.Loads) <= 0:
 		return errors.New("--loads: want shares above 0 of the highest rate, as 0.5")
 	case o.Duration < time.Second || o.Soak < 0:

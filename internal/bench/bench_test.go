@@ -156,12 +156,24 @@ func TestRemote(t *testing.T) {
 
 func TestBacklog(t *testing.T) {
 	t.Parallel()
-	r := measure(t, Options{Benchmark: "backlog", N: 60, Parked: 30, Rounds: 1, Sizes: []int{1000, 2000}})
+	r := measure(t, Options{Benchmark: "backlog", N: 60, Parked: 30, Rounds: 1, Sizes: []int{1000, 2000}, Depths: []int{2000, 3}})
 	for _, name := range []string{"deliver", "pick", "sweep"} {
 		expectCase(t, r, name, 60, 1, []string{"2000", "1000"}, p50, p99, walBytes)
 	}
+	expectCase(t, r, "inbox", 60, 1, []string{"2000", "3"}, p50, p99, walBytes)
 	expectCase(t, r, "waiting", 60, 1, []string{"worked off", "waiting", "idle"})
-	expectPlot(t, r, "deliver", "pick", "sweep")
+	expectPlot(t, r, "deliver", "pick", "sweep", "inbox")
+}
+
+func TestContention(t *testing.T) {
+	t.Parallel()
+	r := measure(t, Options{Benchmark: "contention", N: 60, Parked: 60, Rounds: 1, Routes: []int{1, 7}, Copies: []int{2, 1}})
+	for name, sides := range map[string][]string{"routes": {"7", "1"}, "copies": {"2", "1"}, "snapshot": {"held", "none"}} {
+		c := expectCase(t, r, name, 60, 1, sides, rate, walBytes)
+		if len(c.Ratios) == 0 {
+			t.Errorf("%s: no ratios", name)
+		}
+	}
 }
 
 func TestScale(t *testing.T) {
@@ -278,6 +290,9 @@ func TestCheck(t *testing.T) {
 		"--parked 10":           {Benchmark: "cycle", N: 20, Parked: 10},
 		"--groups":              {Benchmark: "cycle", Groups: []int{1000}},
 		"--sizes":               {Benchmark: "backlog", Sizes: []int{1}},
+		"--depths":              {Benchmark: "backlog", Depths: []int{0}},
+		"--routes":              {Benchmark: "contention", Routes: []int{0}},
+		"--copies":              {Benchmark: "contention", Copies: []int{65}},
 		"--loads":               {Benchmark: "scale", Loads: []float64{0}},
 		"--duration":            {Benchmark: "scale", Duration: time.Millisecond},
 	} {

@@ -168,7 +168,9 @@ func drainOwn(ctx context.Context, s *store.Store, group, want int) (done int, e
 				ID: w.ID, Project: w.Project, Rev: w.Rev, Token: w.Token, Kind: store.OutcomeAwait, Step: stepGo, State: []byte(benchState), Awaits: []string{"signal/" + signalGo}, Progress: true, Ran: stepGo,
 			}
 			for _, g := range w.Inbox {
-				outcomes[i].Consumed = append(outcomes[i].Consumed, g.ID)
+				if g.Name == signalGo {
+					outcomes[i].Consumed = append(outcomes[i].Consumed, g.ID)
+				}
 			}
 		}
 		settled, err := s.Commit(ctx, outcomes, store.Group{Last: []uuid.UUID{works[0].Token}})

@@ -232,8 +232,10 @@ func (g *gate) hold(ctx context.Context, l load) error {
 	return g.publish(ctx, len(l.numbers), func(i int) *nats.Msg { return g.message(l, i, g.subject(i)) })
 }
 
-// opensIn is how long it takes to tell the server when to let go, at most.
-const opensIn = 250 * time.Millisecond
+// opensIn is how long it takes to tell the server when to let go, at most: it is told of each consumer.
+func (g *gate) opensIn() time.Duration {
+	return 250*time.Millisecond + time.Duration(len(g.consumers))*5*time.Millisecond
+}
 
 // release lets the messages go, and starts the clock of the measurement then. The end of the pause wakes those who wait for messages; a
 // resume before it would not, and they would find out by their heartbeats, seconds later.
@@ -241,7 +243,7 @@ func (g *gate) release(ctx context.Context, m *measurement) error {
 	if err := m.begin(ctx); err != nil {
 		return err
 	}
-	at, err := g.pause(ctx, opensIn)
+	at, err := g.pause(ctx, g.opensIn())
 	if err != nil {
 		return err
 	}
@@ -269,12 +271,23 @@ func (g *gate) pause(ctx context.Context, d time.Duration) (at time.Time, err er
 
 // left is how many messages are not acked yet.
 func (g *gate) left(ctx context.Context) (n int, err error) {
-	for _, name := range g.consumers {
-		c, err := g.js.Consumer(ctx, g.stream, name)
-		if err != nil {
-			return 0, fmt.Errorf("consumer %s: %w", name, err)
+	s, err := g.js.Stream(ctx, g.stream)
+	if err != nil {
+		return 0, fmt.Errorf("stream %s: %w", g.stream, err)
+	}
+	found := 0
+	all := s.ListConsumers(ctx)
+	for c := range all.Info() {
+		if slices.Contains(g.consumers, c.Name) {
+			found++
+			n += int(c.NumPending) + c.NumAckPending
 		}
-		n += int(c.CachedInfo().NumPending) + c.CachedInfo().NumAckPending
+	}
+	if err := all.Err(); err != nil {
+		return 0, fmt.Errorf("consumers of %s: %w", g.stream, err)
+	}
+	if found != len(g.consumers) {
+		return 0, fmt.Errorf("stream %s has %d of the consumers %v", g.stream, found, g.consumers)
 	}
 	return n, nil
 }

@@ -22,6 +22,7 @@ const (
 	p50          = "p50_us"
 	p99          = "p99_us"
 	longest      = "max_us"
+	diskBytes    = "disk_bytes_per_instance" // parked, with a timer
 	cpuTotal     = "cpu_seconds_per_million"
 	cpuPrefix    = "cpu_seconds_per_million." // and a part
 	allocsPrefix = "allocations."             // and a part
@@ -160,19 +161,24 @@ func (st *stack) read(ctx context.Context) (r reading, err error) {
 		return r, err
 	}
 	r.cpu, r.rss, r.allocs = map[string]float64{}, map[string]float64{}, map[string]allocations{}
-	for name, pid := range st.pids() {
-		if cpu, ok := cpuOf(pid, name == partPostgres); ok {
-			r.cpu[name] = cpu
-		}
-		if rss, ok := rssOf(pid, "VmRSS"); ok && name != partPostgres {
-			r.rss[name] = rss
+	for name, pids := range st.pids() {
+		for _, pid := range pids {
+			if cpu, ok := cpuOf(pid, name == partPostgres); ok {
+				r.cpu[name] += cpu
+			}
+			if rss, ok := rssOf(pid, "VmRSS"); ok && name != partPostgres {
+				r.rss[name] = max(r.rss[name], rss)
+			}
 		}
 	}
-	for _, name := range []string{partBridge, partWorker} {
-		if p := st.parts[name]; p != nil && p.addr != "" {
-			if r.allocs[name], err = scrape(ctx, p.addr); err != nil {
+	for _, p := range st.parts {
+		if p.name == partBridge || p.name == partWorker {
+			a, err := scrape(ctx, p.addr)
+			if err != nil {
 				return r, err
 			}
+			sum := r.allocs[p.name]
+			r.allocs[p.name] = allocations{sum.objects + a.objects, sum.bytes + a.bytes}
 		}
 	}
 	if r.wal, err = st.walAt(ctx); err != nil {

@@ -15,7 +15,7 @@ import (
 var ErrNoPlot = errors.New("this benchmark has no plot: scale and backlog do")
 
 // Plot writes an SVG: of scale, what comes through and p99 against the load that is offered; of backlog, the cost of each statement
-// against the instances that are parked.
+// against the instances that are parked, and that of a cycle against the signals in an inbox.
 func (r *Report) Plot(out io.Writer) error {
 	var charts []chart
 	switch r.Benchmark {
@@ -49,15 +49,20 @@ func (r *Report) scaleCharts() []chart {
 
 func (r *Report) backlogCharts() []chart {
 	cost := chart{title: "cost of a statement, p50", x: "parked instances", y: "ms", logarithmic: true}
+	deep := chart{title: "cost of a cycle, p50", x: "other signals in the inbox", y: "ms", logarithmic: true}
 	for _, c := range r.Cases {
+		to := &cost
+		if c.Name == "inbox" {
+			to = &deep
+		}
 		for _, s := range c.Sides {
 			size, err := strconv.Atoi(s.Name)
 			if err == nil {
-				cost.add(c.Name, float64(size), s.Metrics[p50].Median/1e3)
+				to.add(c.Name, float64(size), s.Metrics[p50].Median/1e3)
 			}
 		}
 	}
-	return []chart{cost}
+	return []chart{cost, deep}
 }
 
 // chart is lines over one another.

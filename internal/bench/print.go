@@ -36,6 +36,7 @@ var printed = []struct {
 	{"committed_p50_us", "committed p50 µs", 1, "%.0f"},
 	{"committed_p99_us", "committed p99 µs", 1, "%.0f"},
 	{walBytes, "WAL B/%s", 1, "%.0f"},
+	{diskBytes, "B on disk/instance", 1, "%.0f"},
 	{statements, "statements/%s", 1, "%.4f"},
 	{transactions, "transactions/%s", 1, "%.4f"},
 	{roundTrips, "round trips/%s", 1, "%.4f"},

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -48,7 +50,11 @@ func (st *stack) startPart(ctx context.Context, name string, args ...string) (*p
 	if err := p.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the %s: %w", name, err)
 	}
-	st.parts[name] = p
+	key := name
+	for i := 2; st.parts[key] != nil; i++ {
+		key = fmt.Sprint(name, " ", i)
+	}
+	st.parts[key] = p
 	said := make(chan string, 1)
 	go func() {
 		lines := bufio.NewScanner(stdout)
@@ -77,13 +83,22 @@ func (st *stack) startPart(ctx context.Context, name string, args ...string) (*p
 	}
 }
 
+// stopPrograms stops all but the server.
+func (st *stack) stopPrograms() {
+	for _, key := range slices.Sorted(maps.Keys(st.parts)) {
+		if key != partNATS {
+			st.stopPart(key)
+		}
+	}
+}
+
 // stopPart lets it drain.
-func (st *stack) stopPart(name string) {
-	p := st.parts[name]
+func (st *stack) stopPart(key string) {
+	p := st.parts[key]
 	if p == nil {
 		return
 	}
-	delete(st.parts, name)
+	delete(st.parts, key)
 	p.ending.Store(true)
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {

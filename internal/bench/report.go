@@ -45,6 +45,9 @@ type Parameters struct {
 	Parked     int       `json:"parked"`
 	Groups     []int     `json:"groups,omitempty"`
 	Sizes      []int     `json:"sizes,omitempty"`
+	Depths     []int     `json:"depths,omitempty"`
+	Routes     []int     `json:"routes,omitempty"`
+	Copies     []int     `json:"copies,omitempty"`
 	Loads      []float64 `json:"loads,omitempty"`
 	Duration   float64   `json:"duration_seconds,omitempty"`
 	Soak       float64   `json:"soak_seconds,omitempty"`
@@ -110,7 +113,7 @@ func newReport(o Options, version string) *Report {
 	return &Report{
 		Schema: SchemaVersion, Benchmark: o.Benchmark, Version: version, StartedAt: time.Now().UTC().Truncate(time.Second),
 		Parameters: Parameters{
-			N: o.N, Payload: o.Payload, Batch: o.Batch, Rounds: o.Rounds, Conns: o.Conns, Parked: o.Parked, Groups: o.Groups, Sizes: o.Sizes, Loads: o.Loads,
+			N: o.N, Payload: o.Payload, Batch: o.Batch, Rounds: o.Rounds, Conns: o.Conns, Parked: o.Parked, Groups: o.Groups, Sizes: o.Sizes, Depths: o.Depths, Routes: o.Routes, Copies: o.Copies, Loads: o.Loads,
 			Duration: o.Duration.Seconds(), Soak: o.Soak.Seconds(), Checkpoint: o.Checkpoint, Counts: o.Counts,
 		},
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -110,7 +109,7 @@ func (st *stack) start(ctx context.Context) (err error) {
 
 // settings of a private Postgres: as of a server that is meant to be fast, and loses nothing.
 var settings = map[string]string{
-	"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min", "max_connections": "100",
+	"shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "30min", "max_connections": "300",
 	"shared_preload_libraries": "pg_stat_statements", "pg_stat_statements.max": "5000", "pg_stat_statements.track_utility": "off",
 }
 
@@ -202,22 +201,27 @@ func (st *stack) streams() []string {
 
 func (st *stack) makeStreams(ctx context.Context) error {
 	for name, filter := range map[string]string{streamIn: prefix + ".in.>", streamStart: subjectStart, streamOut: prefix + ".out.>", streamPipe: prefix + ".pipe.>"} {
-		cfg := jetstream.StreamConfig{Name: name, Subjects: []string{filter}, Storage: jetstream.FileStorage, Duplicates: window}
-		if name == streamIn && st.o.Soak > 0 { // what is done long ago goes; what waits is far less
-			cfg.MaxBytes = max(1<<30, 4*int64(st.o.N)*int64(st.o.Payload+256))
-		}
-		if _, err := st.js.CreateStream(ctx, cfg); err != nil {
-			return fmt.Errorf("create stream %s: %w", name, err)
+		if err := st.makeStream(ctx, name, filter); err != nil {
+			return err
 		}
 	}
 	return natsio.EnsureStreams(ctx, st.js, st.space, 1)
 }
 
-// run a bridge and a worker, or one of them, with this configuration, in the place of those that run.
-func (st *stack) runParts(ctx context.Context, yaml string, names ...string) error {
-	for _, name := range []string{partBridge, partWorker, partService} {
-		st.stopPart(name)
+func (st *stack) makeStream(ctx context.Context, name, filter string) error {
+	cfg := jetstream.StreamConfig{Name: name, Subjects: []string{filter}, Storage: jetstream.FileStorage, Duplicates: window}
+	if name == streamIn && st.o.Soak > 0 { // what is done long ago goes; what waits is far less
+		cfg.MaxBytes = max(1<<30, 4*int64(st.o.N)*int64(st.o.Payload+256))
 	}
+	if _, err := st.js.CreateStream(ctx, cfg); err != nil {
+		return fmt.Errorf("create stream %s: %w", name, err)
+	}
+	return nil
+}
+
+// runParts starts programs with this configuration, in the place of those that run. One that is named again is another copy.
+func (st *stack) runParts(ctx context.Context, yaml string, names ...string) error {
+	st.stopPrograms()
 	file := filepath.Join(st.dir, "pointsman.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		return err
@@ -237,31 +241,31 @@ func (st *stack) runParts(ctx context.Context, yaml string, names ...string) err
 }
 
 // config of the parts. slots are those of the worker's queue.
-func (st *stack) config(slots int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "database: {url: %q, schema: %s}\nnats: {url: %q, subject_prefix: %s}\nsignals_route: false\nhttp: {addr: \"127.0.0.1:0\"}\n", st.probeURL, schema, st.natsURL, prefix)
-	fmt.Fprintf(&b, "worker: {http_addr: \"127.0.0.1:0\", queues: {default: %d}}\n", slots)
-	fmt.Fprintf(&b, "machines:\n  - {name: %s, start: %s}\nroutes:\n", machineRemote, stepGo)
-	for i := range st.o.Conns {
-		fmt.Fprintf(&b, "  - {name: %s, stream: %s, subject: %s, signal: %s, correlation_key: \"{{payload.key}}\", batch: {size: %d}}\n",
-			routeIn(i), streamIn, subjectIn(i), signalGo, st.o.Batch)
+func (b *run) config(slots int) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "database: {url: %q, schema: %s}\nnats: {url: %q, subject_prefix: %s}\nsignals_route: false\nhttp: {addr: \"127.0.0.1:0\"}\n", b.probeURL, schema, b.natsURL, prefix)
+	fmt.Fprintf(&text, "worker: {http_addr: \"127.0.0.1:0\", queues: {default: %d}}\n", slots)
+	fmt.Fprintf(&text, "machines:\n  - {name: %s, start: %s}\nroutes:\n", machineRemote, stepGo)
+	for i := range b.Conns {
+		fmt.Fprintf(&text, "  - {name: %s, stream: %s, subject: %s, signal: %s, correlation_key: \"{{payload.key}}\", batch: {size: %d}}\n",
+			routeIn(i), streamIn, subjectIn(i), signalGo, b.Batch)
 	}
-	fmt.Fprintf(&b, "  - {name: %s, stream: %s, subject: %s, correlation_key: \"{{payload.key}}\", start: {machine: %s, state: \"{{payload}}\"}, batch: {size: %d}}\n",
-		routeStart, streamStart, subjectStart, machineLife, st.o.Batch)
-	return b.String()
+	fmt.Fprintf(&text, "  - {name: %s, stream: %s, subject: %s, correlation_key: \"{{payload.key}}\", start: {machine: %s, state: \"{{payload}}\"}, batch: {size: %d}}\n",
+		routeStart, streamStart, subjectStart, machineLife, b.Batch)
+	return text.String()
 }
 
 // pids of all that is measured and runs on this machine as far as it is ours.
-func (st *stack) pids() map[string]int {
-	pids := map[string]int{partBench: os.Getpid()}
-	for name, p := range st.parts {
-		pids[name] = p.cmd.Process.Pid
+func (st *stack) pids() map[string][]int {
+	pids := map[string][]int{partBench: {os.Getpid()}}
+	for _, p := range st.parts {
+		pids[p.name] = append(pids[p.name], p.cmd.Process.Pid)
 	}
 	if st.postgres != nil {
 		if text, err := os.ReadFile(filepath.Join(st.postgres.DataDir(), "postmaster.pid")); err == nil {
 			line, _, _ := strings.Cut(string(text), "\n")
 			if pid, err := strconv.Atoi(line); err == nil {
-				pids[partPostgres] = pid
+				pids[partPostgres] = []int{pid}
 			}
 		}
 	}
@@ -331,11 +335,7 @@ const (
 )
 
 func (st *stack) stop() error {
-	for _, name := range slices.Sorted(maps.Keys(st.parts)) {
-		if name != partNATS {
-			st.stopPart(name)
-		}
-	}
+	st.stopPrograms()
 	var errs []error
 	if st.db != nil && st.js != nil && st.alive() == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

@@ -40,7 +40,8 @@ alone.`,
 	},
 	{
 		"backlog", "What it costs that many instances and messages wait",
-		`backlog takes the times of our own statements (deliver, pick, the sweep of timers) beside each of --sizes parked instances and as many ready ones. Then
+		`backlog takes the times of our own statements (deliver, pick, the sweep of timers) beside each of --sizes parked instances and as many ready ones, and what an
+instance takes on disk. Then those of one cycle of an instance whose inbox holds each of --depths other signals. Then
 it has --n messages wait, and says what bridge and worker have in memory until they are worked off. --svg draws the times against the sizes.`,
 		"  pointsman bench backlog\n  pointsman bench backlog --sizes 10000,100000,1000000 --svg backlog.svg",
 	},
@@ -50,6 +51,13 @@ it has --n messages wait, and says what bridge and worker have in memory until t
 the answer that follows the commit. --soak offers 80 % of the highest rate for that long, and compares times and sizes of tables of its last
 five minutes with those of its first. --svg draws throughput and p99 against the load.`,
 		"  pointsman bench scale --svg scale.svg\n  pointsman bench scale --loads 0.5,0.8 --duration 30s\n  pointsman bench scale --loads 0.8 --soak 30m --json",
+	},
+	{
+		"contention", "Many routes, many copies of the programs, an old snapshot",
+		`contention is cycle with the messages spread over each of --routes routes of one bridge; with each of --copies bridges and as many workers, which share two
+routes and one queue; and while a transaction holds a snapshot open from before the first message, so that nothing that is deleted
+meanwhile can be vacuumed.`,
+		"  pointsman bench contention\n  pointsman bench contention --routes 1,100 --copies 1,8 --rounds 3",
 	},
 	{
 		"remote", "Steps over NATS beside steps in Go",
@@ -138,7 +146,11 @@ func oneBench(o *options, name, short, long, example string) *cobra.Command {
 		f.IntSliceVar(&b.Groups, "groups", nil, "outcomes that are committed together, at most 256 (default 64,256)")
 	case "backlog":
 		f.IntSliceVar(&b.Sizes, "sizes", nil, "instances that wait (default 10000,1000000)")
+		f.IntSliceVar(&b.Depths, "depths", nil, "signals in one inbox (default 1,100,10000,100000)")
 		f.StringVar(&svg, "svg", "", "draw the times against the sizes into this file")
+	case "contention":
+		f.IntSliceVar(&b.Routes, "routes", nil, "routes of one bridge (default 1,10,100,1000)")
+		f.IntSliceVar(&b.Copies, "copies", nil, "bridges, and workers (default 1,4,16)")
 	case "scale":
 		f.Float64SliceVar(&b.Loads, "loads", nil, "shares of the highest rate (default 0.1,0.25,0.5,0.8,0.9)")
 		f.DurationVar(&b.Duration, "duration", 0, "how long each load is offered (default 10s)")
