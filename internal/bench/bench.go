@@ -34,9 +34,9 @@ type Options struct {
 	Routes  []int // of contention: routes of one bridge
 	Copies  []int // of contention: bridges and workers
 
-	Loads    []float64     // of scale: shares of the highest rate
+	Loads    []float64     // of scale: shares of the rate that comes through at most
 	Duration time.Duration // of scale: how long each load is offered
-	Soak     time.Duration // of scale: how long 80 % of the highest rate is offered at the end; 0: not at all
+	Soak     time.Duration // of scale: how long 80 % of that rate is offered at the end; 0: not at all
 
 	Counts     bool   // count round trips, transactions and fsyncs too: rates and times are none then, and a probe takes twenty seconds more
 	Checkpoint bool   // one before each probe, so that the first change of each page is written whole
@@ -137,7 +137,7 @@ func (o Options) Check() error {
 	case slices.Min(o.Copies) < 1 || slices.Max(o.Copies) > 64:
 		return errors.New("--copies: want 1 to 64")
 	case slices.Min(o.Loads) <= 0:
-		return errors.New("--loads: want shares above 0 of the highest rate, as 0.5")
+		return errors.New("--loads: want shares above 0 of the rate that comes through at most, as 0.5")
 	case o.Duration < time.Second || o.Soak < 0:
 		return errors.New("--duration and --soak: want a second or more")
 	}

@@ -47,9 +47,10 @@ it has --n messages wait, and says what bridge and worker have in memory until t
 	},
 	{
 		"scale", "Throughput and p99 against the load that is offered",
-		`scale finds the highest rate of cycles, then offers --loads, shares of it, for --duration each, and says what comes through and how long it takes from publish to
-the answer that follows the commit. --soak offers 80 % of the highest rate for that long, and compares times and sizes of tables of its last
-five minutes with those of its first. --svg draws throughput and p99 against the load.`,
+		`scale offers more cycles than the machine can do, for --duration: what comes through is the rate that it can keep up, with who publishes on the same machine. Then
+it offers --loads, shares of that rate, for --duration each, and says what comes through and how long it takes from publish to the answer that follows
+the commit. --soak offers 80 % of it for that long, and compares times and sizes of tables of its last five minutes with those of its first.
+--svg draws throughput and p99 against the load.`,
 		"  pointsman bench scale --svg scale.svg\n  pointsman bench scale --loads 0.5,0.8 --duration 30s\n  pointsman bench scale --loads 0.8 --soak 30m --json",
 	},
 	{
@@ -152,9 +153,9 @@ func oneBench(o *options, name, short, long, example string) *cobra.Command {
 		f.IntSliceVar(&b.Routes, "routes", nil, "routes of one bridge (default 1,10,100,1000)")
 		f.IntSliceVar(&b.Copies, "copies", nil, "bridges, and workers (default 1,4,16)")
 	case "scale":
-		f.Float64SliceVar(&b.Loads, "loads", nil, "shares of the highest rate (default 0.1,0.25,0.5,0.8,0.9)")
+		f.Float64SliceVar(&b.Loads, "loads", nil, "shares of the rate that comes through at most (default 0.1,0.25,0.5,0.8,0.9)")
 		f.DurationVar(&b.Duration, "duration", 0, "how long each load is offered (default 10s)")
-		f.DurationVar(&b.Soak, "soak", 0, "how long 80 % of the highest rate is offered at the end (default: not at all)")
+		f.DurationVar(&b.Soak, "soak", 0, "how long 80 % of that rate is offered at the end (default: not at all)")
 		f.StringVar(&svg, "svg", "", "draw throughput and p99 against the load into this file")
 	}
 	return c
