@@ -13,7 +13,7 @@ import (
 // contention is what many routes, many copies of the programs, and somebody's old snapshot cost.
 func contention(ctx context.Context, b *run) error {
 	cn := &contended{run: b}
-	about := fmt.Sprintf("%d messages wait in a stream, each for another of %d parked instances, which runs a step and waits again; until all wait", b.N, b.Parked)
+	about := b.aboutCycles()
 	if err := cn.by(ctx, "routes", about+". They are spread over so many routes of one bridge", b.Routes, func(n int) setting {
 		return setting{routes: n, copies: 1}
 	}); err != nil {

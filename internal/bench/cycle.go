@@ -50,10 +50,15 @@ type cycles struct {
 // slots let the worker pick and commit groups of that size: it picks when half of them are free.
 func slots(group int) int { return 2 * group }
 
+// aboutCycles is what a probe of the path does.
+func (b *run) aboutCycles() string {
+	return fmt.Sprintf("%d messages wait in a stream, each for another of %d parked instances, which runs a step and waits again; until all wait", b.N, b.Parked)
+}
+
 func (cy *cycles) compare(ctx context.Context, group int) error {
 	c := &Case{
 		Name: fmt.Sprintf("cycle, groups of %d", group), Unit: "cycle",
-		About: fmt.Sprintf("%d messages wait in a stream, each for another of %d parked instances, which runs a step and waits again; until all wait. The worker has %d slots", cy.N, cy.Parked, slots(group)),
+		About: fmt.Sprintf("%s. The worker has %d slots", cy.aboutCycles(), slots(group)),
 	}
 	if err := cy.runParts(ctx, cy.config(slots(group)), partBridge, partWorker); err != nil {
 		return err

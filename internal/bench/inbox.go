@@ -15,7 +15,7 @@ import (
 // inboxes are what a cycle costs an instance whose inbox is long.
 func (b *run) inboxes(ctx context.Context, own *pgxpool.Pool) error {
 	depths := slices.Sorted(slices.Values(b.Depths))
-	in := &inbox{crowd{run: b, own: own, schema: schema}}
+	c := &crowd{run: b, own: own, schema: schema}
 	if _, err := b.park(ctx, schema, machineCycle, len(depths), false); err != nil {
 		return err
 	}
@@ -27,7 +27,7 @@ insert into pointsman.signals (instance_id, name, payload)
 select i.id, 'other', '{"n": 1}' from pointsman.instances i, generate_series(1, $2::int) where i.project = $3 and i.correlation_key = $1 and i.live`, keyOf(number), depth, engine.DefaultProject); err != nil {
 			return err
 		}
-		sides = append(sides, side{strconv.Itoa(depth), fmt.Sprintf("%d other signals wait", depth), in.cycle(number)})
+		sides = append(sides, side{strconv.Itoa(depth), fmt.Sprintf("%d other signals wait", depth), c.cycle(number)})
 	}
 	if err := b.exec(ctx, schema, `vacuum analyze pointsman.signals`); err != nil {
 		return err
@@ -39,14 +39,12 @@ select i.id, 'other', '{"n": 1}' from pointsman.instances i, generate_series(1, 
 	}, sides...)
 }
 
-type inbox struct{ crowd }
-
 // cycle leaves an instance as it was.
-func (in *inbox) cycle(number int) probe {
+func (c *crowd) cycle(number int) probe {
 	return func(ctx context.Context, m *measurement) error {
 		var batch []store.Signal
-		return in.timed(ctx, m, func() error {
-			batch = in.signals(newLoad([]int{number}), 1)[0]
+		return c.timed(ctx, m, func() error {
+			batch = c.signals(newLoad([]int{number}), 1)[0]
 			return nil
 		}, func(s *store.Store) error {
 			if _, err := s.Deliver(ctx, engine.DefaultProject, false, batch); err != nil {

@@ -18,7 +18,7 @@ func remoteSteps(ctx context.Context, b *run) error {
 		return err
 	}
 	c := &Case{
-		Name: "remote", Unit: "cycle", About: fmt.Sprintf("%d messages wait in a stream, each for another of %d parked instances, which runs a step and waits again; until all wait. %d steps at once", b.N, b.Parked, remoteSlots),
+		Name: "remote", Unit: "cycle", About: fmt.Sprintf("%s. %d steps at once", b.aboutCycles(), remoteSlots),
 	}
 	return b.alternate(ctx, c,
 		side{"remote", "the step is answered by a service over NATS", rs.path(machineRemote)},

@@ -107,7 +107,7 @@ func (sc *scaling) listen() (stop func(), err error) {
 // sustained is the rate that comes through when more is offered. It is below that of messages that are in their stream already: who
 // publishes, and the server that stores it, take their part of the machine too.
 func (sc *scaling) sustained(ctx context.Context) (perSecond float64, err error) {
-	c := &Case{Name: "highest", Unit: "cycle", About: fmt.Sprintf("%d messages wait in a stream, each for another of %d parked instances; until all wait again", sc.N, sc.Parked)}
+	c := &Case{Name: "highest", Unit: "cycle", About: sc.aboutCycles()}
 	cy := &cycles{run: sc.run, parked: sc.waiting}
 	if err := sc.alternate(ctx, c, side{"path", "JetStream, bridge, Postgres, worker, Postgres", cy.path}); err != nil {
 		return 0, err

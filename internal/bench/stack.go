@@ -201,22 +201,15 @@ func (st *stack) streams() []string {
 
 func (st *stack) makeStreams(ctx context.Context) error {
 	for name, filter := range map[string]string{streamIn: prefix + ".in.>", streamStart: subjectStart, streamOut: prefix + ".out.>", streamPipe: prefix + ".pipe.>"} {
-		if err := st.makeStream(ctx, name, filter); err != nil {
-			return err
+		cfg := jetstream.StreamConfig{Name: name, Subjects: []string{filter}, Storage: jetstream.FileStorage, Duplicates: window}
+		if name == streamIn && st.o.Soak > 0 { // what is done long ago goes; what waits is far less
+			cfg.MaxBytes = max(1<<30, 4*int64(st.o.N)*int64(st.o.Payload+256))
+		}
+		if _, err := st.js.CreateStream(ctx, cfg); err != nil {
+			return fmt.Errorf("create stream %s: %w", name, err)
 		}
 	}
 	return natsio.EnsureStreams(ctx, st.js, st.space, 1)
-}
-
-func (st *stack) makeStream(ctx context.Context, name, filter string) error {
-	cfg := jetstream.StreamConfig{Name: name, Subjects: []string{filter}, Storage: jetstream.FileStorage, Duplicates: window}
-	if name == streamIn && st.o.Soak > 0 { // what is done long ago goes; what waits is far less
-		cfg.MaxBytes = max(1<<30, 4*int64(st.o.N)*int64(st.o.Payload+256))
-	}
-	if _, err := st.js.CreateStream(ctx, cfg); err != nil {
-		return fmt.Errorf("create stream %s: %w", name, err)
-	}
-	return nil
 }
 
 // runParts starts programs with this configuration, in the place of those that run. One that is named again is another copy.

@@ -57,7 +57,7 @@ the commit. --soak offers 80 % of it for that long, and compares times and sizes
 		"contention", "Many routes, many copies of the programs, an old snapshot",
 		`contention is cycle with the messages spread over each of --routes routes of one bridge; with each of --copies bridges and as many workers, which share two
 routes and one queue; and while a transaction holds a snapshot open from before the first message, so that nothing that is deleted
-meanwhile can be vacuumed.`,
+meanwhile can be vacuumed. A Postgres of yours has to have room for their connections: each program opens up to 16.`,
 		"  pointsman bench contention\n  pointsman bench contention --routes 1,100 --copies 1,8 --rounds 3",
 	},
 	{
