@@ -18,6 +18,17 @@ const acceptTimeout = 30 * time.Second
 // silence is how long an attempt may take before readiness knows of it.
 const silence = 5 * time.Second
 
+// takeNext waits for a turn, and takes the batch that has gathered by then. The one attempt after ctx is cancelled waits for none: who has
+// the turns may keep them for as long as an outage lasts.
+func (c *consumer) takeNext(ctx, work context.Context, batches <-chan []delivery) {
+	select {
+	case c.turns <- struct{}{}:
+		defer func() { <-c.turns }()
+	case <-ctx.Done():
+	}
+	c.take(ctx, work, <-batches)
+}
+
 // take has a batch taken in and settles it. After ctx is cancelled an attempt is made, but no other.
 func (c *consumer) take(ctx, work context.Context, batch []delivery) {
 	release := c.keepAlive(batch)

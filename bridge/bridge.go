@@ -38,7 +38,9 @@ type Config struct {
 	Journal   Journal
 	Outbox    engine.Outbox // nil: no relay
 
-	Routes         []Route
+	Routes []Route
+	// MaxBatches are taken in at the same time at most, of all routes. Each takes a connection of the Inbox; others wait, and grow. Zero: 8.
+	MaxBatches     int
 	NoSignalsRoute bool // switches the built-in route [subjects.SignalsRoute] off
 
 	// ManageStreams creates the streams of Subjects where they are absent, with this many Replicas (zero: 1).
@@ -62,6 +64,7 @@ type Bridge struct {
 	origins *origins
 	letters *deadLetters
 	pauses  *pauses
+	turns   chan struct{}
 	relay   *relay
 
 	reloading sync.Mutex // one Reload at a time
@@ -75,8 +78,11 @@ func New(cfg Config) (*Bridge, error) {
 	if cfg.Conn == nil || cfg.JetStream == nil || cfg.Inbox == nil || cfg.Journal == nil || cfg.Subjects == (subjects.Space{}) {
 		return nil, errors.New("bridge: Conn, JetStream, Subjects, Inbox and Journal are required")
 	}
-	if cfg.ShutdownTimeout < 0 || cfg.Replicas < 0 {
-		return nil, errors.New("bridge: ShutdownTimeout and Replicas must not be negative")
+	if cfg.ShutdownTimeout < 0 || cfg.Replicas < 0 || cfg.MaxBatches < 0 {
+		return nil, errors.New("bridge: ShutdownTimeout, Replicas and MaxBatches must not be negative")
+	}
+	if cfg.MaxBatches == 0 {
+		cfg.MaxBatches = 8
 	}
 	if cfg.ShutdownTimeout == 0 {
 		cfg.ShutdownTimeout = 30 * time.Second
@@ -96,7 +102,7 @@ func New(cfg Config) (*Bridge, error) {
 
 	b := &Bridge{
 		cfg: cfg, health: newHealth(cfg.Logger), metrics: m, owner: uuid.NewString(), origins: newOrigins(cfg.JetStream),
-		letters: &deadLetters{conn: cfg.Conn, js: cfg.JetStream, space: cfg.Subjects}, pauses: newPauses(bounded{cfg.Journal}),
+		letters: &deadLetters{conn: cfg.Conn, js: cfg.JetStream, space: cfg.Subjects}, pauses: newPauses(bounded{cfg.Journal}), turns: make(chan struct{}, cfg.MaxBatches),
 	}
 	if cfg.ManageStreams {
 		b.health.expect(partStreams)
@@ -118,7 +124,7 @@ func New(cfg Config) (*Bridge, error) {
 func (b *Bridge) consumer(rt *route) *consumer {
 	return &consumer{
 		route: rt, conn: b.cfg.Conn, js: b.cfg.JetStream, inbox: b.cfg.Inbox, origins: b.origins, letters: b.letters, journal: bounded{b.cfg.Journal},
-		owner: b.owner, pauses: b.pauses, pace: b.cfg.pace, health: b.health, tracing: tracing.New(b.cfg.Tracing), metrics: b.metrics.route(rt.Name), log: b.cfg.Logger.With("route", rt.Name),
+		owner: b.owner, pauses: b.pauses, turns: b.turns, pace: b.cfg.pace, health: b.health, tracing: tracing.New(b.cfg.Tracing), metrics: b.metrics.route(rt.Name), log: b.cfg.Logger.With("route", rt.Name),
 	}
 }
 

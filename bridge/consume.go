@@ -18,7 +18,8 @@ import (
 // consumer runs one route: it reads the stream, gathers batches, has them taken in, and settles them.
 //
 // Three goroutines pass the messages on, so that the next batch is read and mapped while one is being taken in: read → gather →
-// take. The last two hold at most one batch each, and the subscription buffers at most one more.
+// take. The last two hold at most one batch each, and the subscription buffers at most one more. A batch that waits for its turn among
+// those of other routes is still open: where there are many routes, each has few messages at a time.
 type consumer struct {
 	route   *route
 	conn    *nats.Conn
@@ -31,6 +32,7 @@ type consumer struct {
 	owner   string // this bridge, for ordered routes
 	pauses  *pauses
 	pace    pace
+	turns   chan struct{} // of all routes: one for each batch that is being taken in
 	health  *health
 	metrics *routeMetrics
 	tracing *tracing.Tracer
@@ -133,19 +135,18 @@ func (c *consumer) session(ctx, work context.Context, b binding, doubtful bool) 
 	if c.route.Existing != "" {
 		pull = r.pullExisting
 	}
-	batches := make(chan []delivery)
+	batches := newCounter()
 	g.Go(func() error {
 		defer close(r.gone)
 		return pull(ctx, work)
 	})
 	g.Go(func() error {
-		defer close(batches)
 		c.gather(r.out, r.gone, batches)
 		return nil
 	})
 	g.Go(func() error {
-		for batch := range batches {
-			c.take(ctx, work, batch)
+		for range batches.may {
+			c.takeNext(ctx, work, batches.out)
 		}
 		return errSessionOver
 	})

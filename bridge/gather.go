@@ -9,14 +9,23 @@ const (
 	flow = 16
 )
 
+// counter is where batches are handed over. Who takes one is told that it may come, and has it as it is by the time that he asks for it.
+type counter struct {
+	may chan struct{} // closed when no other batch comes
+	out chan []delivery
+}
+
+func newCounter() counter { return counter{make(chan struct{}), make(chan []delivery)} }
+
 // gather passes on batches in the order of the messages until gone is closed. A batch is offered as soon as it has one message, and
-// grows while nobody takes it; only in a flow of messages is it held back for Batch.Wait, so that it is worth its transaction.
-func (c *consumer) gather(in <-chan delivery, gone <-chan struct{}, out chan<- []delivery) {
+// grows until it is taken; only in a flow of messages is it held back for Batch.Wait, so that it is worth its transaction.
+func (c *consumer) gather(in <-chan delivery, gone <-chan struct{}, to counter) {
+	defer close(to.may)
 	keep := time.NewTicker(c.route.ackWait / 3)
 	defer keep.Stop()
 	previous := 0
 	for {
-		size, open := c.gatherOne(in, gone, out, keep.C, previous)
+		size, open := c.gatherOne(in, gone, to, keep.C, previous)
 		if !open {
 			return
 		}
@@ -26,37 +35,50 @@ func (c *consumer) gather(in <-chan delivery, gone <-chan struct{}, out chan<- [
 
 // gatherOne passes one batch on and returns its size; open is false when gone is closed.
 func (c *consumer) gatherOne(
-	in <-chan delivery, gone <-chan struct{}, out chan<- []delivery, keep <-chan time.Time, previous int,
+	in <-chan delivery, gone <-chan struct{}, to counter, keep <-chan time.Time, previous int,
 ) (size int, open bool) {
 	var (
 		batch          = make([]delivery, 0, previous)
 		inFlow         = previous >= flow
 		bytes, intakes int
-		offer          chan<- []delivery // nil until the batch may go
+		ready, told    bool // the batch may go, and who takes it knows
 		due            <-chan time.Time
 		more           = in // nil when the batch is full
 	)
 	for {
+		var may chan<- struct{}
+		var out chan<- []delivery
+		switch {
+		case told:
+			out = to.out
+		case ready:
+			may = to.may
+		}
 		select {
 		case <-gone:
 			if len(batch) > 0 {
-				out <- batch
+				if !told {
+					to.may <- struct{}{}
+				}
+				to.out <- batch
 			}
 			return 0, false
 		case d := <-more:
 			batch, bytes, intakes = append(batch, d), bytes+len(d.body), intakes+max(1, len(d.intakes))
 			switch full := intakes >= c.route.Batch.Size || bytes >= maxBatchBytes; {
 			case full:
-				offer, more = out, nil
+				ready, more = true, nil
 			case len(batch) > 1:
 			case inFlow && c.route.Batch.Wait > 0:
 				due = time.After(c.route.Batch.Wait)
 			default:
-				offer = out
+				ready = true
 			}
 		case <-due:
-			offer, due = out, nil
-		case offer <- batch:
+			ready, due = true, nil
+		case may <- struct{}{}:
+			told = true
+		case out <- batch:
 			return len(batch), true
 		case <-keep:
 			inProgress(batch)

@@ -10,27 +10,33 @@ func gatherer(size int) *consumer {
 	return &consumer{route: &route{Route: Route{Batch: Batch{Size: size, Wait: 5 * time.Millisecond}}, ackWait: time.Minute}}
 }
 
+// next takes what has gathered.
+func (to counter) next() []delivery {
+	<-to.may
+	return <-to.out
+}
+
 func small() delivery { return delivery{message: &message{body: []byte("x")}} }
 
 // A message that comes alone goes at once; in a flow a batch waits to grow; a full one does not wait.
 func TestGatherWaitsOnlyInAFlow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, in, gone, out := gatherer(100), make(chan delivery), make(chan struct{}), make(chan []delivery)
+		c, in, gone, out := gatherer(100), make(chan delivery), make(chan struct{}), newCounter()
 		go c.gather(in, gone, out)
 		began := time.Now()
 		in <- small()
-		if n := len(<-out); n != 1 || time.Since(began) != 0 {
+		if n := len(out.next()); n != 1 || time.Since(began) != 0 {
 			t.Errorf("%d messages after %s, want one at once", n, time.Since(began))
 		}
 		for range flow { // nobody takes them: they gather
 			in <- small()
 		}
-		if n := len(<-out); n != flow || time.Since(began) != 0 {
+		if n := len(out.next()); n != flow || time.Since(began) != 0 {
 			t.Errorf("%d messages after %s, want %d at once", n, time.Since(began), flow)
 		}
 		in <- small()
-		if n := len(<-out); n != 1 || time.Since(began) != 5*time.Millisecond {
+		if n := len(out.next()); n != 1 || time.Since(began) != 5*time.Millisecond {
 			t.Errorf("%d messages after %s, want one after the wait", n, time.Since(began))
 		}
 		for range 100 {
@@ -42,12 +48,12 @@ func TestGatherWaitsOnlyInAFlow(t *testing.T) {
 			t.Error("a full batch took one more")
 		default:
 		}
-		if n := len(<-out); n != 100 {
+		if n := len(out.next()); n != 100 {
 			t.Errorf("%d messages, want 100", n)
 		}
 		in <- small()
 		close(gone)
-		if n := len(<-out); n != 1 {
+		if n := len(out.next()); n != 1 {
 			t.Errorf("%d messages at the end, want one", n)
 		}
 	})
@@ -56,7 +62,7 @@ func TestGatherWaitsOnlyInAFlow(t *testing.T) {
 func TestGatherBoundsBytes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, in, gone, out := gatherer(100), make(chan delivery), make(chan struct{}), make(chan []delivery)
+		c, in, gone, out := gatherer(100), make(chan delivery), make(chan struct{}), newCounter()
 		go c.gather(in, gone, out)
 		defer close(gone)
 		for range 2 {
@@ -68,7 +74,7 @@ func TestGatherBoundsBytes(t *testing.T) {
 			t.Error("a batch of the most bytes took one more")
 		default:
 		}
-		if n := len(<-out); n != 2 {
+		if n := len(out.next()); n != 2 {
 			t.Errorf("%d messages, want 2", n)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -27,6 +28,11 @@ var errStalled = errors.New("stalled: none is delivered")
 
 // watch measures the route's lag, writes down how far it has come, and ends the session of a consumer that is gone or stands still.
 func (c *consumer) watch(ctx context.Context, b binding) error {
+	select { // routes that began at one time ask one after the other
+	case <-ctx.Done():
+		return nil
+	case <-time.After(rand.N(c.pace.every)):
+	}
 	tick := time.NewTicker(c.pace.every)
 	defer tick.Stop()
 	var saved uint64

@@ -14,7 +14,7 @@ import (
 
 // How much one transaction commits at most, of outcomes (beyond it nothing is gained) and of bytes.
 const (
-	maxGroup      = 200
+	maxGroup      = 256
 	maxGroupBytes = 16 << 20
 )
 

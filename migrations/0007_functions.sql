@@ -52,17 +52,20 @@ left join lateral (
 order by inp.ord;
 end $$;
 
-create function pointsman._recheck(uuid[], uuid[]) returns table (instance uuid, queue text, moved boolean) language plpgsql as $$
+create function pointsman._recheck(uuid[], uuid[], uuid[]) returns table (instance uuid, queue text, moved boolean) language plpgsql as $$
 #variable_conflict use_column
 begin
   return query
-with /* recheck */ m as materialized (
+with /* recheck */ c as materialized (
+  select x.id from unnest($1::uuid[]) x(id) where (select s.id from pointsman.signals s where s.instance_id = x.id order by s.instance_id, s.id limit 1) is not null
+  union all select id from unnest($3::uuid[]) x(id)
+), m as materialized (
   select i.id from pointsman.instances i cross join lateral (
     select count(distinct x.name) filter (where x.kind = 'signal') as names, bool_or(x.news) filter (where x.kind = 'signal') as news,
       bool_or(x.news) filter (where x.kind not in ('signal', 'child')) as besides
     from (select s.kind, s.name, s.id > i.handed_to or (case s.kind when 'child' then 'child/*' else s.kind || '/' || s.name end) <> all(i.handed) or not (case when s.kind = 'signal' and i.handed_where ? s.name then coalesce(jsonb_path_match_tz(s.payload, (i.handed_where->>s.name)::jsonpath, '{}', true), false) else true end) as news
       from pointsman.signals s where s.instance_id = i.id and (case s.kind when 'child' then 'child/*' else s.kind || '/' || s.name end) = any(i.awaits) and (case when s.kind = 'signal' and i.await_where ? s.name then coalesce(jsonb_path_match_tz(s.payload, (i.await_where->>s.name)::jsonpath, '{}', true), false) else true end) offset 0) x offset 0) n
-  where i.id = any($1) and i.live >= true and i.parked and not i.paused and ((select s.id from pointsman.signals s where s.instance_id = i.id order by s.instance_id, s.id limit 1) is not null or i.awaits::text like '%child/%')
+  where i.id = any(array(select id from c)) and i.live >= true and i.parked and not i.paused
     and (n.names >= i.await_n and n.news or n.besides or coalesce((
     select case when (select c.id from pointsman.instances c where c.parent_id = i.id and c.live >= true order by c.parent_id desc, c.live desc, c.id desc limit 1) is null and i.id <> all($2)
         then a.tag <> all(i.handed) or (select s.id from pointsman.signals s where s.instance_id = i.id and s.kind = 'child'
@@ -428,7 +431,7 @@ begin
       results[i] := 'failed'; errors[i] := 'its target changed at the same time';
     end loop;
     if cardinality(undecided) > 0 then
-      for d in select * from pointsman._recheck(undecided, '{}') loop
+      for d in select * from pointsman._recheck(undecided, '{}', undecided) loop
         if d.moved then
           moved := moved || d.instance;
         end if;

@@ -143,3 +143,39 @@ func TestStopIsFinal(t *testing.T) {
 		t.Errorf("%d pokes after stop", n)
 	}
 }
+
+// Pokes that come while nobody has time for one are no reason for the connection to complain.
+func TestPokesWait(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	complaints := make(chan error, 10)
+	b.nc.SetErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { complaints <- err })
+	busy, began := make(chan struct{}), make(chan string, 2000)
+	stop, err := b.wake.Listen([]string{"mail"}, func(q string) { began <- q; <-busy })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	t.Cleanup(func() { close(busy) })
+	last, err := b.nc.SubscribeSync("last")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 1000 {
+		if err := b.nc.Publish(b.space.Wake("mail"), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.nc.Publish("last", nil); err != nil {
+		t.Fatal(err)
+	}
+	receive(t, began)
+	if _, err := last.NextMsg(patience); err != nil { // so all pokes are there
+		t.Fatal(err)
+	}
+	select {
+	case err := <-complaints:
+		t.Error(err)
+	default:
+	}
+}

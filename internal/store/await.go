@@ -15,6 +15,9 @@ import (
 // TagChildren is the tag of every end of a child. An await of children has it, and beside it the tag of how many.
 const TagChildren = "child/*"
 
+// ofChildren: the tag is of an await of children.
+func ofChildren(tag string) bool { return strings.HasPrefix(tag, "child/") }
+
 // tag is what an await names.
 const tag = `(case s.kind when 'child' then '` + TagChildren + `' else s.kind || '/' || s.name end)`
 
@@ -27,11 +30,11 @@ func passes(where string) string {
 // handed to the step that parked; it returns their queues. It has to be a later statement than the one that locked them, for its
 // snapshot, and inside [Store.InScopes], for their unique keys.
 func (s *Store) Recheck(ctx context.Context, instances []uuid.UUID) (woken map[uuid.UUID]string, err error) {
-	return s.wakeParked(ctx, "recheck", s.text.recheck, instances)
+	return s.wakeParked(ctx, "recheck", s.text.recheck, instances, append([]uuid.UUID{}, s.starting...), instances)
 }
 
 // wakeParked runs a statement that wakes.
-func (s *Store) wakeParked(ctx context.Context, name, sql string, instances []uuid.UUID) (woken map[uuid.UUID]string, err error) {
+func (s *Store) wakeParked(ctx context.Context, name, sql string, args ...any) (woken map[uuid.UUID]string, err error) {
 	woken = map[uuid.UUID]string{}
 	err = s.each(ctx, name, sql, func(r pgx.Rows) error {
 		var id uuid.UUID
@@ -43,22 +46,25 @@ func (s *Store) wakeParked(ctx context.Context, name, sql string, instances []uu
 			s.moved = append(s.moved, id)
 		}
 		return err
-	}, instances, append([]uuid.UUID{}, s.starting...))
+	}, args...)
 	return woken, err
 }
 
-// recheckText ($1 ids, $2 those of them that this transaction will start children of yet). It wakes for enough of the names, one of them
+// recheckText ($1 ids, $2 those of them that this transaction will start children of yet, $3 those that may await children). It wakes for enough of the names, one of them
 // new; for anything new that is awaited besides; or for children. A signal was handed if the step that parked was picked with its tag
 // awaited and its condition met, and its id was there: ids of one inbox are in the order of arrival, so one number says which were.
 // Nearly all have an empty inbox and no children: these are found out first, and cheaply.
 var recheckText = `
-with /* recheck */ m as materialized (
+with /* recheck */ c as materialized (
+  select x.id from unnest($1::uuid[]) x(id) where (select s.id from pointsman.signals s where s.instance_id = x.id order by s.instance_id, s.id limit 1) is not null
+  union all select id from unnest($3::uuid[]) x(id)
+), m as materialized (
   select i.id from pointsman.instances i cross join lateral (
     select count(distinct x.name) filter (where x.kind = 'signal') as names, bool_or(x.news) filter (where x.kind = 'signal') as news,
       bool_or(x.news) filter (where x.kind not in ('signal', 'child')) as besides
     from (select s.kind, s.name, s.id > i.handed_to or ` + tag + ` <> all(i.handed) or not ` + passes("i.handed_where") + ` as news
       from pointsman.signals s where s.instance_id = i.id and ` + tag + ` = any(i.awaits) and ` + passes("i.await_where") + ` offset 0) x offset 0) n
-  where i.id = any($1) and ` + alive + ` and i.parked and not i.paused and ((select s.id from pointsman.signals s where s.instance_id = i.id order by s.instance_id, s.id limit 1) is not null or i.awaits::text like '%child/%')
+  where i.id = any(array(select id from c)) and ` + alive + ` and i.parked and not i.paused
     and (n.names >= i.await_n and n.news or n.besides or ` + childrenEnded + `)
 ), ` + wakesParked
 

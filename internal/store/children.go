@@ -38,7 +38,7 @@ func (s *Store) wakeParents(ctx context.Context, waiting []uuid.UUID, wake func(
 	if len(waiting) == 0 {
 		return nil
 	}
-	woken, err := s.wakeParked(ctx, "wake parents", s.text.wakeParents, waiting)
+	woken, err := s.wakeParked(ctx, "wake parents", s.text.wakeParents, waiting, append([]uuid.UUID{}, s.starting...))
 	for _, queue := range woken {
 		wake(queue)
 	}

@@ -95,6 +95,7 @@ type outcomeArrays struct {
 	ahead                               []bool
 	goOn                                []*Work
 	ended, parked, timed                []uuid.UUID
+	joining                             []uuid.UUID // of the parked: who awaits children
 	starting                            []uuid.UUID // who starts children
 	timedRevs                           []int32
 	evIDs, pubIDs                       []uuid.UUID
@@ -125,7 +126,9 @@ func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
 		case OutcomeDone, OutcomeStop:
 			a.ended, a.notifies = append(a.ended, o.ID), a.notifies || o.Notifies
 		case OutcomeAwait:
-			a.parked = append(a.parked, o.ID)
+			if a.parked = append(a.parked, o.ID); slices.ContainsFunc(o.Awaits, ofChildren) {
+				a.joining = append(a.joining, o.ID)
+			}
 		}
 		if slices.ContainsFunc(o.Starts, NewInstance.isChild) {
 			a.starting = append(a.starting, o.ID)
@@ -258,6 +261,7 @@ func (s *Store) Commit(ctx context.Context, os []Outcome, g Group) (*Settled, er
 	}) {
 		err = s.commitEffects(ctx, os, a, g, settled)
 	} else {
+		// Its own are locked by their update, which takes them in their order.
 		err = s.together(ctx, append([]statement{s.commit(a, nil, g, settled)}, s.settle(a, settled)...)...)
 	}
 	if err != nil {
@@ -275,12 +279,12 @@ func (settled *Settled) Counted(o *Outcome) bool {
 	return ok && rev == o.Rev
 }
 
-// commit is the first statement of the transaction. targets are other instances that the effects may touch.
-func (s *Store) commit(a *outcomeArrays, targets []uuid.UUID, g Group, settled *Settled) statement {
+// commit is the first statement of the transaction. all are the instances that it may touch, where these are more than its own.
+func (s *Store) commit(a *outcomeArrays, all []uuid.UUID, g Group, settled *Settled) statement {
 	sql := s.text.commit
 	args := []any{
 		a.tokens, a.ids, a.revs, a.kinds, a.steps, a.states, a.awaits, a.awaitNs, a.delays, a.progress, a.consumed, a.handed, a.handedTo,
-		a.results, a.reasons, a.ran, append(targets, a.ids...), g.Last, g.Publish, a.attempts, a.ahead, g.Ahead.Token, g.Ahead.Worker, g.Ahead.Length, a.wheres,
+		a.results, a.reasons, a.ran, append([]uuid.UUID{}, all...), g.Last, g.Publish, a.attempts, a.ahead, g.Ahead.Token, g.Ahead.Worker, g.Ahead.Length, a.wheres,
 	}
 	if len(a.evIDs)+len(a.pubIDs) > 0 || a.notifies {
 		if sql = s.text.commitOutputs; a.notifies {
@@ -317,7 +321,7 @@ func (s *Store) settle(a *outcomeArrays, settled *Settled) (sts []statement) {
 		sts = append(sts, s.clearEnded(a.ended, &settled.Ended))
 	}
 	if len(a.parked) > 0 && !flaw.Is(flaw.NoRecheck) {
-		sts = append(sts, statement{"recheck", s.text.recheck, []any{a.parked, append([]uuid.UUID{}, a.starting...)}, func(r pgx.Rows) error {
+		sts = append(sts, statement{"recheck", s.text.recheck, []any{a.parked, append([]uuid.UUID{}, a.starting...), append([]uuid.UUID{}, a.joining...)}, func(r pgx.Rows) error {
 			var id uuid.UUID
 			var queue string
 			var moved bool // as its outcome said
@@ -346,8 +350,9 @@ func (s *Store) clearEnded(instances []uuid.UUID, triggers *[]EndedTrigger) stat
 
 // commitText (arrays: $1 tokens, $2 ids, $3 revs, $4 kinds, $5 steps, $6 states, $7 awaits, $8 how many, $9 delays in
 // microseconds, $10 progress, $11 consumed, $12 handed, $13 handed to, $14 results, $15 reasons, $16 steps that ran; $17 all instances
-// to lock, $18 leases to drop, $19 statuses to publish; $20 attempts, $21 who goes on, $22 to $24 their lease: token, worker, length; $25 conditions) locks the leases, then every instance it touches in one ascending order, then
-// updates its own where the rev still stands. Only errors and lost leases count towards max_attempts: not a replay that the step asked
+// to lock, where there are others than its own, $18 leases to drop, $19 statuses to publish; $20 attempts, $21 who goes on, $22 to $24 their lease: token, worker, length; $25 conditions) locks the leases, then every instance it touches in one ascending order, then
+// updates its own where the rev still stands. Where these are all, the update alone locks them, in the order of o: there is no plan that takes
+// them in another, for the only index that has all instances is that of their ids. Only errors and lost leases count towards max_attempts: not a replay that the step asked
 // for, and nothing from before an await. The counts make the locks come first; a join of arrays instead would be planned as
 // a nested loop.
 const commitText = `
@@ -356,7 +361,7 @@ with /* commit */ l as materialized (
 ), o as materialized (
   select * from unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::smallint[], $9::bigint[], $10::boolean[], $11::text[],
     $12::text[], $13::bigint[], $14::text[], $15::text[], $16::text[], $20::int[], $21::boolean[], $25::text[])
-    t(token, id, rev, kind, step, state, awaits, n, delay, progress, consumed, handed, handed_to, result, reason, ran, ran_attempt, ahead, await_where)
+    t(token, id, rev, kind, step, state, awaits, n, delay, progress, consumed, handed, handed_to, result, reason, ran, ran_attempt, ahead, await_where) order by id
 ), lk as materialized (
   select i.id from pointsman.instances i where i.id = any($17) and (select count(*) from l) > 0 order by i.id for no key update
 ), u as (
@@ -378,7 +383,7 @@ with /* commit */ l as materialized (
     result = case o.kind when 'done' then coalesce(o.result, 'null')::jsonb end,
     last_error = case when o.kind in ('replay', 'stop') then coalesce(o.reason, i.last_error) when o.progress or o.kind = 'done' then null else i.last_error end,
     finished_at = case when o.kind in ('done', 'stop') then now() end, updated_at = now()
-  from o where i.id = o.id and i.rev = o.rev and ` + alive + ` and (o.token in (select token from l)) is true and (select count(*) from lk) > 0
+  from o where i.id = o.id and i.rev = o.rev and ` + alive + ` and (o.token in (select token from l)) is true and (select count(*) from lk) >= 0
   returning i.id, i.rev, i.queue, i.priority, i.due_at, i.project, i.machine, i.version, i.correlation_key, i.status, i.result, i.last_error,
     i.finished_at, i.reply_to, i.traceparent, o.kind, o.consumed::bigint[] as consumed, o.ran, o.ran_attempt,
     (o.kind in ('next', 'release') or (o.kind = 'replay' and o.delay is null)) and not (o.ahead and not i.paused) as runs, o.ahead and not i.paused as ahead{notified}

@@ -67,7 +67,7 @@ func (s *Store) commitEffects(ctx context.Context, os []Outcome, a *outcomeArray
 		if os, a, err = tx.makeTriggers(ctx, os, a, targets, &g, settled); err != nil {
 			return err
 		}
-		if err := tx.run(ctx, tx.commit(a, targets, g, settled)); err != nil {
+		if err := tx.run(ctx, tx.commit(a, append(targets, a.ids...), g, settled)); err != nil {
 			return err
 		}
 		if err := tx.emit(ctx, os, settled); err != nil {

@@ -132,9 +132,9 @@ with holder as materialized (
 ), ledgers as materialized (
   select coalesce(q.scope, (select scope from holder limit 1), (select scope from pointsman.departed where q.key = '' and instance_id = q.id and q.project in ('', project))) as scope
 ), taken as (
-  (select l.* from pointsman.ledger l, ledgers where l.scope = ledgers.scope and l.dedup = q.dedup)
+  (select l.* from pointsman.ledger l where l.scope = (select scope from ledgers) and l.dedup = q.dedup)
   union all
-  (select l.* from pointsman.ledger l, ledgers where q.source::uuid is not null and l.scope = ledgers.scope and l.source = q.source)
+  (select l.* from pointsman.ledger l where q.source::uuid is not null and l.scope = (select scope from ledgers) and l.source = q.source)
   union all
   (select l.* from pointsman.ledger l where q.key = '' and q.scope is not null and l.source = q.source and l.signal_id is null)
   limit 1

@@ -33,7 +33,7 @@ var sharedTexts = []sharedText{
 		"_deliver", "text, text[], text[], text[], text[], text[], uuid[], uuid[], uuid[], text[], text[], boolean[]",
 		"ord bigint, verdict int, instance uuid, signal bigint, queue text, slow boolean", func(x *texts) string { return x.deliverKeySlow },
 	},
-	{"_recheck", "uuid[], uuid[]", "instance uuid, queue text, moved boolean", func(x *texts) string { return x.recheck }},
+	{"_recheck", "uuid[], uuid[], uuid[]", "instance uuid, queue text, moved boolean", func(x *texts) string { return x.recheck }},
 	{
 		"_nobody", "text, text[], uuid[], uuid[], uuid[], uuid[], boolean[]",
 		"ord bigint, verdict int, instance uuid, signal bigint, status text, ended timestamptz", func(x *texts) string { return x.nobodyKey },

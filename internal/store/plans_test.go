@@ -130,6 +130,8 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 		{"small", append(clear("truncate"), crowdOf(300), `analyze`)},
 		{"filled", append(clear("truncate"), crowd, `analyze`)},
 		{"analyzed while nothing was live", slices.Concat(clear("truncate"), []string{crowd, ended}, clear("delete from")[1:], []string{`vacuum analyze`, crowd})},
+		{"analyzed while messages had started nobody", append(clear("truncate"), crowd, `delete from pointsman.ledger where signal_id is null`, `vacuum analyze`)},
+		{"with an empty ledger after that", []string{`truncate pointsman.ledger`}},
 		{"grown", slices.Concat(clear("truncate"), []string{crowdOf(1), `analyze`}, clear("delete from"), []string{crowd})},
 	} {
 		for _, sql := range state.make {

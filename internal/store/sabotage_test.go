@@ -89,7 +89,7 @@ func sabotages() []sabotage {
 	resume := func(t *texts) *string { return &t.resume }
 	lockIDs := func(t *texts) *string { return &t.lockIDTargets }
 	const nothing = `select $1::uuid[] where false`
-	const noWake = `select $1::uuid[] where $2::uuid[] is null and false`
+	const noWake = `select $1::uuid[] where $2::uuid[] is null and $3::uuid[] is null and false`
 	return []sabotage{
 		{
 			"no recheck after a park", edits(func(t *texts) *string { return &t.recheck }, "", noWake),
