@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,6 +77,68 @@ func TestGatherBoundsBytes(t *testing.T) {
 		}
 		if n := len(out.next()); n != 2 {
 			t.Errorf("%d messages, want 2", n)
+		}
+	})
+}
+
+// A batch that may go is taken when there is a turn for it, and grows until then.
+func TestGatherUntilTheTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, in, gone, out := gatherer(100), make(chan delivery), make(chan struct{}), newCounter()
+		go c.gather(in, gone, out)
+		defer close(gone)
+		in <- small()
+		<-out.may
+		for range 3 {
+			in <- small()
+		}
+		if n := len(<-out.out); n != 4 {
+			t.Errorf("%d messages, want 4", n)
+		}
+	})
+}
+
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, batches, done := gatherer(100), make(chan []delivery), make(chan struct{})
+		c.turns = make(chan struct{}, 1)
+		offered := func() bool {
+			synctest.Wait()
+			select {
+			case batches <- nil:
+				<-done
+				return true
+			default:
+				return false
+			}
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		take := func() {
+			c.takeNext(ctx, t.Context(), batches)
+			done <- struct{}{}
+		}
+		c.turns <- struct{}{} // another route's
+		go take()
+		if offered() {
+			t.Error("a batch was taken out of turn")
+		}
+		<-c.turns
+		if !offered() {
+			t.Error("no batch was taken in its turn")
+		}
+		c.turns <- struct{}{}
+		go take()
+		if offered() {
+			t.Error("a turn was not given back, or given back twice")
+		}
+		stop()
+		if !offered() {
+			t.Error("at the end a batch waits for its turn")
+		}
+		if len(c.turns) != 1 {
+			t.Error("a turn was given back that was another's")
 		}
 	})
 }

@@ -49,7 +49,7 @@ func RunBridge(ctx context.Context, cfg *config.Config, log *slog.Logger, announ
 	return run(ctx, cfg, program{"bridge", cfg.HTTP.Addr, dashboard.Over(httpapi.Starting()), admitAPI}, log, announce, func(p *parts) (component, error) {
 		b, err := bridge.New(bridge.Config{
 			Conn: p.nc, JetStream: p.js, Subjects: p.space, Inbox: p.client, Journal: p.client, Outbox: p.client,
-			Routes: routes, NoSignalsRoute: !cfg.SignalsRoute, ManageStreams: cfg.NATS.ManageStreams, Replicas: cfg.NATS.Replicas,
+			Routes: routes, MaxBatches: max(1, cfg.Database.MaxConns*3/4), NoSignalsRoute: !cfg.SignalsRoute, ManageStreams: cfg.NATS.ManageStreams, Replicas: cfg.NATS.Replicas,
 			ShutdownTimeout: cfg.HTTP.ShutdownTimeout, Logger: log, Metrics: p.metrics, Tracing: p.tracing,
 		})
 		if err != nil {

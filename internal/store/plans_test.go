@@ -143,6 +143,7 @@ func TestPlansUseTheirIndexes(t *testing.T) {
 			}
 			checkPlan(t, conn, fmt.Sprintf("%s, %s", name, state.name), sql)
 		}
+		checkOrder(t, conn, "order of a commit, "+state.name, x.commit)
 		for name, sql := range seldom { // these are of a person's pace, and there are as many leases as batches in work
 			checkPlan(t, conn, fmt.Sprintf("%s, %s", name, state.name), sql, "leases")
 		}
@@ -189,6 +190,17 @@ func checkPlan(t *testing.T, conn *pgx.Conn, name, sql string, mayRead ...string
 	for _, fault := range planOf(t, conn, name, sql).faults(mayRead...) {
 		t.Errorf("%s: %s", name, fault)
 	}
+}
+
+// checkOrder of a statement that locks instances in their order because it finds them so.
+func checkOrder(t *testing.T, conn *pgx.Conn, name, sql string) {
+	t.Helper()
+	defer conn.Deallocate(t.Context(), name) //nolint:errcheck // the connection goes with the test
+	planOf(t, conn, name, sql).walk(func(p plan) {
+		if p.Relation == "instances" && p.Node != "ModifyTable" && p.Index != "instances_pkey" {
+			t.Errorf("%s: %s on instances %s", name, p.Node, p.Index)
+		}
+	})
 }
 
 // faults are the nodes that may read all that there is. Nobody minds it in the tables of mayRead.

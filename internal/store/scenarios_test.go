@@ -160,6 +160,7 @@ func ends() []scenario {
 	consumed.Consumed = []int64{500}
 	return []scenario{
 		{"cancel / commit", leased(90, valid, 1), together(canceling(1), committing(of(1, 90, OutcomeDone))), ""},
+		{"cancel of the one / commit of both / deliver", leased(90, valid, 1, 2), together(canceling(2), committing(parks(2, 90), parks(1, 90)), delivering(pay(1, "d1"), pay(2, "d2"))), ""},
 		{"cancel / commit / deliver", leased(90, valid, 1, 2), together(canceling(2, 1), committing(parks(2, 90), parks(1, 90)), delivering(pay(1, "d1"), pay(2, "d2"))), ""},
 		{"cancel / cancel", awaiting(1, 1, "signal/pay") + awaiting(2, 1, "signal/pay"), together(canceling(1, 2), canceling(2, 1)), ""},
 		{"commit / the same commit", leased(90, valid, 1, 2) + inbox(1, 500, "d1"), together(committingPart(consumed), committingPart(consumed)), `select count(*) from pointsman.history having count(*) <> 1`},
