@@ -18,19 +18,24 @@ const acceptTimeout = 30 * time.Second
 // silence is how long an attempt may take before readiness knows of it.
 const silence = 5 * time.Second
 
-// takeNext waits for a turn, and takes the batch that has gathered by then. The one attempt after ctx is cancelled waits for none: who has
-// the turns may keep them for as long as an outage lasts.
+// takeNext waits for a turn, and takes the batch that has gathered by then.
 func (c *consumer) takeNext(ctx, work context.Context, batches <-chan []delivery) {
-	select {
-	case c.turns <- struct{}{}:
-		defer func() { <-c.turns }()
-	case <-ctx.Done():
-	}
-	c.take(ctx, work, <-batches)
+	over := c.turn(ctx)
+	c.take(ctx, work, <-batches, over)
 }
 
-// take has a batch taken in and settles it. After ctx is cancelled an attempt is made, but no other.
-func (c *consumer) take(ctx, work context.Context, batch []delivery) {
+// turn waits for one, which is for one attempt. The one after ctx is cancelled waits for none: whoever has the turns may need them for long.
+func (c *consumer) turn(ctx context.Context) (over func()) {
+	select {
+	case c.turns <- struct{}{}:
+		return func() { <-c.turns }
+	case <-ctx.Done():
+		return func() {}
+	}
+}
+
+// take has a batch taken in and settles it. After ctx is cancelled an attempt is made, but no other. over gives the turn back.
+func (c *consumer) take(ctx, work context.Context, batch []delivery, over func()) {
 	release := c.keepAlive(batch)
 	defer release()
 	flawed(batch)
@@ -40,14 +45,17 @@ func (c *consumer) take(ctx, work context.Context, batch []delivery) {
 		intakes = append(intakes, d.intakes...)
 	}
 	var receipts []engine.Receipt
-	if len(intakes) > 0 {
-		if c.gaveUp {
-			c.letGo(batch)
-			return
-		}
+	switch {
+	case len(intakes) == 0:
+		over()
+	case c.gaveUp:
+		over()
+		c.letGo(batch)
+		return
+	default:
 		start := time.Now()
 		var err error
-		if receipts, err = c.accept(ctx, work, intakes); err != nil {
+		if receipts, err = c.accept(ctx, work, intakes, over); err != nil {
 			c.gaveUp = true
 			c.letGo(batch)
 			return
@@ -57,11 +65,16 @@ func (c *consumer) take(ctx, work context.Context, batch []delivery) {
 	c.settle(work, batch, receipts)
 }
 
-// accept offers the same intakes until they are committed: an outage holds this batch, counts for no message, and pulls no other.
-func (c *consumer) accept(ctx, work context.Context, intakes []engine.Intake) ([]engine.Receipt, error) {
+// accept offers the same intakes until they are committed: an outage holds this batch, counts for no message, and pulls no other. The first
+// attempt has a turn; each other waits for one of its own.
+func (c *consumer) accept(ctx, work context.Context, intakes []engine.Intake, over func()) ([]engine.Receipt, error) {
 	report := func(err error) { c.health.report(partInbox(c.route.Name), err) }
 	silent := false
 	receipts, err := retry(ctx, report, func() ([]engine.Receipt, error) {
+		if over == nil {
+			over = c.turn(ctx)
+		}
+		defer func() { over(); over = nil }()
 		actx, cancel := context.WithTimeout(work, acceptTimeout)
 		defer cancel()
 		defer sayWhenSilent(func() { silent = true; report(fmt.Errorf("accept: no answer in %s", silence)) })()

@@ -56,13 +56,10 @@ func (c *consumer) gatherOne(
 		}
 		select {
 		case <-gone:
-			if len(batch) > 0 {
-				if !told {
-					to.may <- struct{}{}
-				}
-				to.out <- batch
+			if len(batch) == 0 {
+				return 0, false
 			}
-			return 0, false
+			ready, more, gone = true, nil, nil // the last one
 		case d := <-more:
 			batch, bytes, intakes = append(batch, d), bytes+len(d.body), intakes+max(1, len(d.intakes))
 			switch full := intakes >= c.route.Batch.Size || bytes >= maxBatchBytes; {
@@ -79,7 +76,7 @@ func (c *consumer) gatherOne(
 		case may <- struct{}{}:
 			told = true
 		case out <- batch:
-			return len(batch), true
+			return len(batch), gone != nil
 		case <-keep:
 			inProgress(batch)
 		}

@@ -2,9 +2,13 @@ package bridge
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/pointsman/pointsman/engine"
 )
 
 func gatherer(size int) *consumer {
@@ -139,6 +143,38 @@ func TestTurns(t *testing.T) {
 		}
 		if len(c.turns) != 1 {
 			t.Error("a turn was given back that was another's")
+		}
+	})
+}
+
+// Who waits before he tries again leaves the turn to others.
+func TestATurnIsForAnAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, in, done := gatherer(100), newMemInbox("a"), make(chan error)
+		c.turns, c.health, c.inbox, in.err = make(chan struct{}, 1), newHealth(slog.New(slog.DiscardHandler)), in, errors.New("away")
+		over := c.turn(t.Context())
+		go func() {
+			_, err := c.accept(t.Context(), t.Context(), []engine.Intake{{To: engine.ByKey("default", "a"), Name: "n"}}, over)
+			done <- err
+		}()
+		synctest.Wait()
+		if len(c.turns) != 0 {
+			t.Error("the turn is kept between two attempts")
+		}
+		c.turns <- struct{}{} // another route's
+		time.Sleep(time.Minute)
+		in.do(func() {
+			if in.err = nil; in.attempts != 1 {
+				t.Errorf("%d attempts, want one in its turn", in.attempts)
+			}
+		})
+		<-c.turns
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if len(c.turns) != 0 || in.calls != 1 {
+			t.Errorf("%d turns are taken, %d batches", len(c.turns), in.calls)
 		}
 	})
 }

@@ -28,12 +28,7 @@ var errStalled = errors.New("stalled: none is delivered")
 
 // watch measures the route's lag, writes down how far it has come, and ends the session of a consumer that is gone or stands still.
 func (c *consumer) watch(ctx context.Context, b binding) error {
-	select { // routes that began at one time ask one after the other
-	case <-ctx.Done():
-		return nil
-	case <-time.After(rand.N(c.pace.every)):
-	}
-	tick := time.NewTicker(c.pace.every)
+	tick := time.NewTicker(c.pace.every/2 + rand.N(c.pace.every/2)) // routes that began at one time ask one after the other
 	defer tick.Stop()
 	var saved uint64
 	var still standstill
@@ -42,6 +37,7 @@ func (c *consumer) watch(ctx context.Context, b binding) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+			tick.Reset(c.pace.every)
 		}
 		info, err := b.consumer.Info(ctx)
 		if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {

@@ -53,7 +53,8 @@ func (s *Store) wakeParked(ctx context.Context, name, sql string, args ...any) (
 // recheckText ($1 ids, $2 those of them that this transaction will start children of yet, $3 those that may await children). It wakes for enough of the names, one of them
 // new; for anything new that is awaited besides; or for children. A signal was handed if the step that parked was picked with its tag
 // awaited and its condition met, and its id was there: ids of one inbox are in the order of arrival, so one number says which were.
-// Nearly all have an empty inbox and no children: these are found out first, and cheaply.
+// Nearly all have an empty inbox and no children: these are found out first, and cheaply. An instance that a commit did not change is not locked by
+// it, and nothing is new for it: whoever parked it has looked.
 var recheckText = `
 with /* recheck */ c as materialized (
   select x.id from unnest($1::uuid[]) x(id) where (select s.id from pointsman.signals s where s.instance_id = x.id order by s.instance_id, s.id limit 1) is not null

@@ -351,8 +351,8 @@ func (s *Store) clearEnded(instances []uuid.UUID, triggers *[]EndedTrigger) stat
 // commitText (arrays: $1 tokens, $2 ids, $3 revs, $4 kinds, $5 steps, $6 states, $7 awaits, $8 how many, $9 delays in
 // microseconds, $10 progress, $11 consumed, $12 handed, $13 handed to, $14 results, $15 reasons, $16 steps that ran; $17 all instances
 // to lock, where there are others than its own, $18 leases to drop, $19 statuses to publish; $20 attempts, $21 who goes on, $22 to $24 their lease: token, worker, length; $25 conditions) locks the leases, then every instance it touches in one ascending order, then
-// updates its own where the rev still stands. Where these are all, the update alone locks them, in the order of o: there is no plan that takes
-// them in another, for the only index that has all instances is that of their ids. Only errors and lost leases count towards max_attempts: not a replay that the step asked
+// updates its own where the rev still stands. Where these are all, the update alone locks them, in the order of o, which is that of the ids.
+// Those that it finds at another rev are not locked then. Only errors and lost leases count towards max_attempts: not a replay that the step asked
 // for, and nothing from before an await. The counts make the locks come first; a join of arrays instead would be planned as
 // a nested loop.
 const commitText = `
@@ -463,6 +463,9 @@ with /* clear ended */ gone as materialized (
 select id, project, source_type from tr`
 
 // dropTimersText ($1 ids, $2 revs as picked): the timer of the await that this step came from, which a lost lease may have left some
-// revs behind. Without it a machine that parks often under a long deadline leaves a row a visit until then.
+// revs behind. Without it a machine that parks often under a long deadline leaves a row a visit until then. Somebody else may be at the timers
+// of an instance that is not locked: what is locked is left to the sweep, for which it is stale.
 const dropTimersText = `
-delete /* drop timers */ from pointsman.timers t using unnest($1::uuid[], $2::int[]) o(id, rev) where t.instance_id = o.id and t.rev <= o.rev`
+delete /* drop timers */ from pointsman.timers where ctid = any(array(
+  select t.ctid from unnest($1::uuid[], $2::int[]) o(id, rev)
+  cross join lateral (select t.ctid from pointsman.timers t where t.instance_id = o.id and t.rev <= o.rev for update skip locked) t))`

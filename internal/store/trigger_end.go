@@ -267,8 +267,8 @@ select id, queue, moved from u`
 // waits is that a trigger does, where it is looked up by its id or instance: for the reason that [alive] has.
 const waits = `t.status between 'waiting' and 'waiting'`
 
-// cancelEnded cancels the waiting triggers of the instances of "gone", which have ended and are locked: who else would end one of these waits
-// for that lock.
+// cancelEnded cancels the waiting triggers of the instances of "gone", which have ended. They are locked, and who else would end one of these waits
+// for that lock; or they ended before, and have none that waits.
 const cancelEnded = `waits as materialized (
   select t.id from gone cross join lateral (
     select t.id from pointsman.triggers t where t.instance_id = gone.id and ` + waits + ` offset 0) t
