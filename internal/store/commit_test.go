@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -77,6 +78,26 @@ func TestCommitKinds(t *testing.T) {
 			f.want(fmt.Sprint("2 begin ", o.Kind, " 2"), `select rev, step, outcome, attempt from pointsman.history where rev > 1`)
 		})
 	}
+}
+
+// An outcome that comes too late has no lock on its instance, so it does not wait for who is at its timers: that may be a sweep, which waits for others.
+func TestALateOutcomeWaitsForNoTimer(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.started("k")
+	late := await(f.picked(), "signal/first")
+	late.Timed = true
+	f.exec(`insert into pointsman.timers (instance_id, rev, run_at) values ($1, $2, now())`, late.ID, late.Rev)
+	f.exec(`update pointsman.instances set rev = rev + 1`)
+	tx := must(f.db.Pool.Begin(t.Context()))(t)
+	defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }()
+	must(tx.Exec(t.Context(), fmt.Sprintf(`set local search_path = %s; select from timers for update`, f.db.Schema)))(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if settled := must(f.tryCommit(ctx, late))(t); len(settled.Passed) != 0 {
+		t.Errorf("passed: %v", settled.Passed)
+	}
+	f.want("1", `select count(*) from pointsman.timers`)
 }
 
 // A replay that waits is the same visit: what its await came to stays.
