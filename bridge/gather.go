@@ -6,7 +6,7 @@ const (
 	// maxBatchBytes ends a batch early: bodies go to Postgres in one statement.
 	maxBatchBytes = 8 << 20
 	// flow is the size of batch from which gathering pays. Below it messages come one by one, and each goes at once.
-	flow = 16
+	flow = 8
 )
 
 // counter is where batches are handed over. Who takes one is told that it may come, and has it as it is by the time that he asks for it.

@@ -94,12 +94,11 @@ func TestPauseSettlesWhatIsInHand(t *testing.T) {
 	b := setup(t, "a")
 	gate := make(chan struct{})
 	b.inbox.gate = gate
-	b.run(b.watchful(b.orders()))
+	cfg := b.watchful(b.orders())
+	read := reads(&cfg)
+	b.run(cfg)
 	b.publishN(3)
-	b.eventually("in hand", func() bool {
-		c, err := b.js.Consumer(t.Context(), "ORDERS", "pointsman-orders")
-		return err == nil && c.CachedInfo().NumAckPending == 3
-	})
+	b.eventually("in hand", func() bool { return read() == 3 })
 	b.pause(true)
 	b.idle()
 	b.inbox.do(func() { b.inbox.gate = nil })

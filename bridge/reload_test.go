@@ -100,12 +100,11 @@ func TestReloadRefused(t *testing.T) {
 func TestReloadDrains(t *testing.T) {
 	b := setup(t, "a")
 	b.inbox.gate = make(chan struct{})
-	b.run(b.config(b.orders()))
+	cfg := b.config(b.orders())
+	read := reads(&cfg)
+	b.run(cfg)
 	b.publish("orders.paid", `{"key":"a"}`)
-	b.eventually("the message is in hand", func() bool {
-		c, err := b.js.Consumer(b.Context(), "ORDERS", "pointsman-orders")
-		return err == nil && c.CachedInfo().NumAckPending == 1
-	})
+	b.eventually("the message is in hand", func() bool { return read() == 1 })
 	other := ordersRoute()
 	other.Signal = "other"
 	done := make(chan struct{})

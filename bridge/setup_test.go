@@ -15,6 +15,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.uber.org/goleak"
 
 	"github.com/pointsman/pointsman/internal/natstest"
@@ -86,6 +88,13 @@ func (b *bundle) config(routes ...Route) Config {
 		ManageStreams: true, ShutdownTimeout: 30 * time.Second, Metrics: b.reg,
 		Logger: slog.New(slog.NewTextHandler(b.log, nil)),
 	}
+}
+
+// reads counts the messages that a bridge has read: the server counts one as delivered before it sends it.
+func reads(cfg *Config) (n func() int) {
+	spans := tracetest.NewSpanRecorder()
+	cfg.Tracing = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans))
+	return func() int { return len(spans.Started()) }
 }
 
 // run a bridge until stop is called, or the test ends.

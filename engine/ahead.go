@@ -16,7 +16,7 @@ const maxAhead = 16
 // commit of the one before.
 func (w *Worker) run(v *visit, q *queue) {
 	for n := 1; ; n++ {
-		ahead := w.runVisit(v.ctx, q, v.work, n < maxAhead && w.life.picking.Err() == nil && !q.wanted())
+		ahead := w.runVisit(v, q, n < maxAhead && w.life.picking.Err() == nil && !q.wanted())
 		if ahead == nil {
 			return
 		}
@@ -29,7 +29,7 @@ func (w *Worker) run(v *visit, q *queue) {
 			return
 		}
 		if w.life.picking.Err() != nil || v.work.InboxErr != nil {
-			w.outcomes <- finished{outcome: release(v.work), queue: q}
+			w.outcomes <- finished{outcome: release(v.work), queue: q, party: v.party}
 			return
 		}
 	}
@@ -43,11 +43,11 @@ func (w *Worker) goOn(works []*store.Work) map[uuid.UUID]*visit {
 	if len(works) == 0 {
 		return nil
 	}
-	contexts := w.leases.add(w.life.working, works)
+	contexts, party := w.leases.add(w.life.working, works), newParty(len(works))
 	visits := make(map[uuid.UUID]*visit, len(works))
 	for i, work := range works {
 		work.ReadyAt = time.Now()
-		visits[work.ID] = &visit{contexts[i], work}
+		visits[work.ID] = &visit{contexts[i], work, party}
 	}
 	return visits
 }

@@ -45,7 +45,7 @@ func (v *handVisit) Work() *store.Work { return v.work }
 func (v *handVisit) Run(ctx context.Context) error {
 	v.queue.take(1)
 	own := v.worker.leases.add(ctx, []*store.Work{v.work})[0]
-	go v.worker.runVisit(own, v.queue, v.work, false)
+	go v.worker.runVisit(&visit{own, v.work, newParty(1)}, v.queue, false)
 	select {
 	case v.done = <-v.worker.outcomes:
 		return nil

@@ -12,12 +12,6 @@ import (
 	"github.com/pointsman/pointsman/internal/store"
 )
 
-// How much one transaction commits at most, of outcomes (beyond it nothing is gained) and of bytes.
-const (
-	maxGroup      = 256
-	maxGroupBytes = 16 << 20
-)
-
 // commitLoop commits what has finished, as many at once as have come together meanwhile. When done is closed it commits what is
 // left, and returns.
 func (w *Worker) commitLoop(ctx context.Context, done <-chan struct{}) {
@@ -35,66 +29,16 @@ func (w *Worker) commitLoop(ctx context.Context, done <-chan struct{}) {
 		case <-ctx.Done():
 			return
 		case first := <-w.outcomes:
-			commit(first)
+			commit(first.arrived())
 		case <-done:
 			select {
 			case first := <-w.outcomes:
-				commit(first)
+				commit(first.arrived())
 			default:
 				return
 			}
 		}
 	}
-}
-
-// group takes what waits, but no more keys than a transaction should lock, and about as many other effects and bytes as it should have.
-// What came and is too much is over, and begins the next group.
-func (w *Worker) group(first finished) (group []finished, over *finished) {
-	group = append(make([]finished, 0, min(maxGroup, 1+len(w.outcomes))), first)
-	keys, effects, bytes := first.weight()
-	for len(group) < maxGroup && effects < maxScopes && bytes < maxGroupBytes {
-		select {
-		case f := <-w.outcomes:
-			k, e, b := f.weight()
-			if keys += k; keys > maxScopes {
-				return group, &f
-			}
-			group = append(group, f)
-			effects, bytes = effects+e, bytes+b
-		default:
-			return group, nil
-		}
-	}
-	return group, nil
-}
-
-// weight of an outcome: the keys that its effects need the locks of, the instances that these may touch, and about how many bytes it has.
-func (f *finished) weight() (keys, effects, bytes int) {
-	o := &f.outcome
-	bytes = len(o.State) + len(o.Result)
-	for _, e := range o.Events {
-		bytes += len(e.Value)
-	}
-	for _, p := range o.Publish {
-		bytes += len(p.Body)
-	}
-	for _, s := range o.Signals {
-		bytes += len(s.Payload)
-	}
-	for _, n := range o.Starts {
-		bytes += len(n.State)
-	}
-	for _, n := range o.Waits {
-		bytes += len(n.RequestPayload)
-	}
-	for _, e := range o.Emits {
-		bytes += len(e.Payload)
-	}
-	effects = len(o.Signals) + len(o.Starts) + len(o.Waits) + len(o.Emits)
-	if o.Ends() && o.ParentID != uuid.Nil {
-		effects++
-	}
-	return len(o.Scopes()), effects, bytes
 }
 
 // commit settles a group. An outcome that cannot be stored is found by halving; its instance fails with the reason. So is found one

@@ -54,7 +54,7 @@ func (h *ByHand) Pick(ctx context.Context, queue, lane string, n int) ([]*Execut
 
 // Step runs a step, whose outcome waits for Commit. mayGoOn is for one that nobody waits behind.
 func (h *ByHand) Step(e *Execution, mayGoOn bool) {
-	e.ahead = h.runVisit(e.ctx, h.queue, &e.Work, mayGoOn)
+	e.ahead = h.runVisit(&visit{e.ctx, &e.Work, newParty(1)}, h.queue, mayGoOn)
 	h.group = append(h.group, <-h.outcomes)
 }
 

@@ -200,18 +200,19 @@ func (w *Worker) pick(ctx context.Context, q *queue, lane string, running *sync.
 	w.metrics.pickSeconds.Observe(time.Since(begin).Seconds())
 	q.take(len(works))
 	contexts := w.leases.add(w.life.working, pointers(works))
+	party := newParty(len(works))
 	for i := range works {
 		switch {
 		case works[i].InboxErr != nil:
 			w.log.Warn("an inbox could not be read: trying again", "instance", works[i].ID, "error", works[i].InboxErr)
 			fallthrough
 		case ctx.Err() != nil:
-			w.outcomes <- finished{outcome: release(&works[i]), queue: q}
+			w.outcomes <- finished{outcome: release(&works[i]), queue: q, party: party}
 		default:
 			if taken = true; alone {
 				context.AfterFunc(contexts[i], w.leaveAlone) // when it is committed, or not this worker's any more
 			}
-			w.begin(q, &visit{contexts[i], &works[i]}, running)
+			w.begin(q, &visit{contexts[i], &works[i], party}, running)
 		}
 	}
 	if alone {

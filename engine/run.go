@@ -19,6 +19,7 @@ import (
 type finished struct {
 	outcome store.Outcome
 	queue   *queue
+	party   *party      // who began with it
 	ahead   chan *visit // of one that wants to go on with the next step: answered once, nil for no
 	// refused is what comes of an outcome that cannot wait for its event: an error of the step. nil: it awaits none.
 	refused func(cause error) store.Outcome
@@ -26,12 +27,14 @@ type finished struct {
 
 // visit is a leased instance whose step is to be executed.
 type visit struct {
-	ctx  context.Context
-	work *store.Work
+	ctx   context.Context
+	work  *store.Work
+	party *party
 }
 
 // runVisit executes one step and hands on what it came to. ahead is where the answer comes of an instance that may go on at once.
-func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work, mayGoOn bool) (ahead chan *visit) {
+func (w *Worker) runVisit(begun *visit, q *queue, mayGoOn bool) (ahead chan *visit) {
+	ctx, work := begun.ctx, begun.work
 	w.metrics.wakeToRun.Observe(max(0, time.Since(work.ReadyAt).Seconds()))
 	m := w.machines[work.Machine+"@"+strconv.Itoa(work.Version)]
 	if work.Step == "" {
@@ -54,7 +57,7 @@ func (w *Worker) runVisit(ctx context.Context, q *queue, work *store.Work, mayGo
 			label, mayGoOn = labelError, false
 		}
 		w.metrics.steps.WithLabelValues(m.name, w.metrics.stepLabels.label(m, work.Step), label).Inc()
-		f := finished{outcome: w.settle(m, work, v, o, state), queue: q}
+		f := finished{outcome: w.settle(m, work, v, o, state), queue: q, party: begun.party}
 		if len(o.waits) > 0 {
 			f.refused = func(cause error) store.Outcome {
 				o, state := w.failed(ctx, m, work, v, cause)

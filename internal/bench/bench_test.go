@@ -180,7 +180,7 @@ func TestScale(t *testing.T) {
 	t.Parallel()
 	r := measure(t, Options{Benchmark: "scale", N: 200, Parked: 200, Rounds: 1, Loads: []float64{0.5}, Duration: time.Second, Soak: 2 * time.Second})
 	expectCase(t, r, "highest", 200, 1, []string{"path"}, rate)
-	for _, name := range []string{"overload", "load 50 %", "soak"} {
+	for _, name := range []string{"overload", "search 4", "load 50 %", "soak"} {
 		i := slices.IndexFunc(r.Cases, func(c *Case) bool { return c.Name == name })
 		if i < 0 {
 			t.Fatalf("there is no case %q", name)
@@ -188,6 +188,15 @@ func TestScale(t *testing.T) {
 		round := r.Cases[i].Sides[0].Rounds[0]
 		if round.N == 0 || round.Metrics["offered_per_second"] <= 0 {
 			t.Errorf("%s: %+v", name, round)
+		}
+	}
+	soak := r.Cases[len(r.Cases)-1]
+	if len(soak.Minutes) < 4 {
+		t.Fatalf("a soak of %d parts, want 4", len(soak.Minutes))
+	}
+	for i, m := range soak.Minutes[:4] {
+		if m.From != float64(i)*0.5 || m.Metrics[p50] <= 0 || m.Metrics[walRate] <= 0 || m.Waits == nil {
+			t.Errorf("part %d of the soak: %+v", i, m)
 		}
 	}
 	expectPlot(t, r, "through")

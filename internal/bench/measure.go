@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Names of metrics, as they stand in the JSON. Costs are for one of N where no other unit is named.
@@ -241,6 +243,38 @@ func (st *stack) readSessions(ctx context.Context) (s sessions, err error) {
 	}
 	err = st.db.QueryRow(ctx, `select xact_commit::float8 from pg_stat_database where datname = current_database()`).Scan(&s.transactions)
 	return s, err
+}
+
+// threadTime is the processor time of this thread.
+func threadTime() (time.Duration, bool) {
+	var t unix.Timespec
+	err := unix.ClockGettime(unix.CLOCK_THREAD_CPUTIME_ID, &t)
+	return time.Duration(t.Nano()), err == nil
+}
+
+// machineTime is what the processors of this machine have spent since it began, by all, and what another machine took from them, in seconds.
+func machineTime() (busy, stolen float64, ok bool) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0, false
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	const idle, ioWait, steal = 4, 5, 8 // the first is the name
+	fields := strings.Fields(line)
+	if len(fields) <= steal {
+		return 0, 0, false
+	}
+	for i, field := range fields[1 : steal+1] {
+		ticks, _ := strconv.ParseFloat(field, 64)
+		switch i + 1 {
+		case idle, ioWait:
+		case steal:
+			stolen = ticks / ticksPerSecond
+		default:
+			busy += ticks / ticksPerSecond
+		}
+	}
+	return busy, stolen, true
 }
 
 // cpuOf a process, of its ended children, and with family of the living ones, in seconds. false: this system does not tell.

@@ -14,7 +14,7 @@ import (
 // ErrNoPlot: nothing in this report goes by a number.
 var ErrNoPlot = errors.New("this benchmark has no plot: scale and backlog do")
 
-// Plot writes an SVG: of scale, what comes through and p99 against the load that is offered; of backlog, the cost of each statement
+// Plot writes an SVG: of scale, what comes through and, where all of it does, p99 against the load that is offered; of backlog, the cost of each statement
 // against the instances that are parked, and that of a cycle against the signals in an inbox.
 func (r *Report) Plot(out io.Writer) error {
 	var charts []chart
@@ -39,7 +39,7 @@ func (r *Report) scaleCharts() []chart {
 			continue
 		}
 		through.add("through", offered.Median, m[rate].Median)
-		if v, ok := m[p99]; ok {
+		if v, ok := m[p99]; ok && m[rate].Median >= comesThrough*offered.Median { // else it grows for as long as it is offered
 			late.add("p99", offered.Median, v.Median/1e3)
 			late.add("p50", offered.Median, m[p50].Median/1e3)
 		}

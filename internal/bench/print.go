@@ -72,8 +72,29 @@ func (c *Case) print(out io.Writer) error {
 	for _, r := range c.Ratios {
 		fmt.Fprintf(&b, "  %s of %s to %s: %.2f (%.2f to %.2f)\n", r.Metric, r.Of, r.To, r.Median, r.Min, r.Max)
 	}
+	c.printMinutes(&b)
 	_, err := io.WriteString(out, b.String())
 	return err
+}
+
+// mostWaits of a minute are printed.
+const mostWaits = 5
+
+func (c *Case) printMinutes(b *strings.Builder) {
+	if len(c.Minutes) == 0 {
+		return
+	}
+	w := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	fmt.Fprintln(w, "  from\tp50 ms\tp99 ms\tlongest ms\tWAL MB/s\tCPUs busy\tstolen\tspin µs\tsessions of Postgres that run, or wait for")
+	for _, m := range c.Minutes {
+		names := m.busiest()
+		names = names[:min(len(names), mostWaits)]
+		for i, name := range names {
+			names[i] = fmt.Sprintf("%s %.2f", name, m.Waits[name])
+		}
+		_, _ = fmt.Fprintf(w, "  %.0f s\t%.0f\t%.0f\t%.0f\t%.1f\t%.2f\t%.2f\t%.0f\t%s\n", m.From, m.Metrics[p50]/1e3, m.Metrics[p99]/1e3, m.Metrics[longest]/1e3, m.Metrics[walRate]/1e6, m.Metrics[busyCPUs], m.Metrics[stolenCPUs], m.Metrics[spinTime], strings.Join(names, ", "))
+	}
+	_ = w.Flush()
 }
 
 // metrics of the sides with a name, or, where it ends in a dot, with that prefix.

@@ -63,6 +63,8 @@ type Case struct {
 	Sides  []*Side `json:"sides"`
 	Ratios []Ratio `json:"ratios"`
 
+	Minutes []Minute `json:"minutes,omitempty"` // of a soak
+
 	compared []string // metrics; nil: [defaultCompared]
 }
 

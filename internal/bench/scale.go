@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -17,12 +16,12 @@ import (
 )
 
 const (
-	soakShare  = 0.8
-	overload   = 1.2             // of the rate of what waits in a stream already
-	soakWindow = 5 * time.Minute // at the beginning and at the end
-	tickEvery  = 5 * time.Millisecond
-	sayEvery   = 30 * time.Second
-	warmShare  = 10 // the first tenth of the time of a load is not counted
+	overload     = 1.2 // of the rate of what waits in a stream already
+	searches     = 4
+	comesThrough = 0.98
+	tickEvery    = 5 * time.Millisecond
+	sayEvery     = 30 * time.Second
+	warmShare    = 10 // the first tenth of the time of a load is not counted
 )
 
 // scale offers loads, and says what comes through and how long it takes. Every hundredth instance answers on a subject when its cycle is
@@ -104,8 +103,9 @@ func (sc *scaling) listen() (stop func(), err error) {
 	return nc.Close, errors.Join(err, nc.Flush())
 }
 
-// sustained is the rate that comes through when more is offered. It is below that of messages that are in their stream already: who
-// publishes, and the server that stores it, take their part of the machine too.
+// sustained is the highest rate of which all but a fiftieth comes through in its time. It is below that of messages that are in their stream
+// already: who publishes, and the server that stores it, take their part of the machine too. And it is above what comes through when far more
+// is offered: then the bridge has the processors that the worker would need.
 func (sc *scaling) sustained(ctx context.Context) (perSecond float64, err error) {
 	c := &Case{Name: "highest", Unit: "cycle", About: sc.aboutCycles()}
 	cy := &cycles{run: sc.run, parked: sc.waiting}
@@ -115,12 +115,23 @@ func (sc *scaling) sustained(ctx context.Context) (perSecond float64, err error)
 	if err := sc.outboxEmpty(ctx); err != nil {
 		return 0, err
 	}
-	offered := overload * c.Sides[0].Metrics[rate].Median
-	c = &Case{Name: "overload", Unit: "cycle", About: fmt.Sprintf("%.0f messages a second for %s, which is %.0f %% of the highest rate. The loads are shares of what comes through", offered, sc.Duration, overload*100)}
-	if err := sc.steady(ctx, c, offered, sc.Duration); err != nil {
-		return 0, err
+	through := func(name, about string, offered float64) (float64, error) {
+		c := &Case{Name: name, Unit: "cycle", About: fmt.Sprintf("%.0f messages a second for %s, %s", offered, sc.Duration, about)}
+		err := sc.steady(ctx, c, offered, sc.Duration)
+		return c.Sides[0].Metrics[rate].Median, err
 	}
-	return c.Sides[0].Metrics[rate].Median, nil
+	most := c.Sides[0].Metrics[rate].Median
+	low, err := through("overload", fmt.Sprintf("which is %.0f %% of the highest rate", overload*100), overload*most)
+	for n := 1; n <= searches && err == nil; n++ {
+		offered, got := (low+most)/2, 0.0
+		got, err = through(fmt.Sprintf("search %d", n), "between what came through and what did not. The loads are shares of the most that did", offered)
+		if got >= comesThrough*offered {
+			low = offered
+		} else {
+			most = offered
+		}
+	}
+	return low, err
 }
 
 // steady offers one load.
@@ -128,11 +139,8 @@ func (sc *scaling) steady(ctx context.Context, c *Case, perSecond float64, d tim
 	s := &Side{Name: "path", About: "JetStream, bridge, Postgres, worker, Postgres, and back for every hundredth"}
 	c.Sides, c.Ratios = []*Side{s}, []Ratio{}
 	sc.report.Cases = append(sc.report.Cases, c)
-	if err := sc.sweep(ctx); err != nil {
-		return err
-	}
-	m := &measurement{run: sc.run, metrics: map[string]float64{"offered_per_second": perSecond}}
-	if err := m.begin(ctx); err != nil {
+	m, err := sc.beginLoad(ctx, perSecond)
+	if err != nil {
 		return err
 	}
 	n, err := sc.offer(ctx, perSecond, d)
@@ -162,6 +170,15 @@ func (sc *scaling) steady(ctx context.Context, c *Case, perSecond float64, d tim
 	return errors.Join(err, sc.expectNoLetters(ctx))
 }
 
+// beginLoad of what is to be offered, with nothing left of what was before.
+func (sc *scaling) beginLoad(ctx context.Context, perSecond float64) (*measurement, error) {
+	if err := sc.sweep(ctx); err != nil {
+		return nil, err
+	}
+	m := &measurement{run: sc.run, metrics: map[string]float64{"offered_per_second": perSecond}}
+	return m, m.begin(ctx)
+}
+
 // consumed is how many signals have had their cycle.
 func (b *run) consumed(ctx context.Context) (int, error) {
 	return b.count(ctx, schema, `select coalesce(sum(cardinality(consumed)), 0)::int from pointsman.history`)
@@ -182,15 +199,25 @@ func (sc *scaling) settle(ctx context.Context) error {
 
 // take the times of what was published between.
 func (sc *scaling) take(from, to time.Time) (times []time.Duration) {
+	return between(sc.takeTimed(), from, to)
+}
+
+func (sc *scaling) takeTimed() []timed {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
-	for _, t := range sc.times {
-		if !t.at.Before(from) && t.at.Before(to) {
-			times = append(times, t.took)
-		}
-	}
+	times := sc.times
 	sc.times = nil
 	return times
+}
+
+// between are the times of what was published then.
+func between(times []timed, from, to time.Time) (in []time.Duration) {
+	for _, t := range times {
+		if !t.at.Before(from) && t.at.Before(to) {
+			in = append(in, t.took)
+		}
+	}
+	return in
 }
 
 // offer messages at a rate that does not ask how fast they are taken. It returns how many the server has acked.
@@ -261,95 +288,4 @@ func (sc *scaling) expects(key string) bool {
 	}
 	sc.sent[key] = time.Now()
 	return true
-}
-
-// soakTables are looked at as they grow, or do not.
-var soakTables = []string{"instances", "ready", "leases", "timers", "signals", "ledger", "history", "outbox"}
-
-// soak offers one load for long, and compares its beginning with its end.
-func (sc *scaling) soak(ctx context.Context, perSecond float64) error {
-	part := min(soakWindow, sc.Soak/4)
-	c := &Case{
-		Name: "soak", Unit: "cycle", compared: []string{p50, p99},
-		About: fmt.Sprintf("%.0f messages a second, %.0f %% of what comes through at most, for %s: the last %s beside the first", perSecond, soakShare*100, sc.Soak, part),
-	}
-	sc.report.Cases = append(sc.report.Cases, c)
-	if err := sc.sweep(ctx); err != nil {
-		return err
-	}
-	m := &measurement{run: sc.run, metrics: map[string]float64{"offered_per_second": perSecond}}
-	if err := m.begin(ctx); err != nil {
-		return err
-	}
-	looks, stopLooking := make(chan map[string]float64, 1), make(chan struct{})
-	go func() { looks <- sc.sizesAfter(ctx, part, stopLooking) }()
-	n, err := sc.offer(ctx, perSecond, sc.Soak)
-	close(stopLooking)
-	early := <-looks
-	if err != nil {
-		return err
-	}
-	late := sc.sizes(ctx)
-	if err := sc.settle(ctx); err != nil {
-		return err
-	}
-	if err := m.end(ctx, n); err != nil {
-		return err
-	}
-	sc.mu.Lock()
-	times := slices.Clone(sc.times)
-	sc.times = nil
-	sc.mu.Unlock()
-	between := func(from, to time.Time) (in []time.Duration) {
-		for _, t := range times {
-			if !t.at.Before(from) && t.at.Before(to) {
-				in = append(in, t.took)
-			}
-		}
-		return in
-	}
-	first := &measurement{n: n, seconds: part.Seconds(), metrics: early}
-	first.times(between(m.before.at, m.before.at.Add(part)))
-	for name, v := range late {
-		m.metrics[name] = v
-	}
-	m.times(between(m.before.at.Add(sc.Soak-part), m.before.at.Add(sc.Soak)))
-	for _, s := range []struct {
-		side *Side
-		m    *measurement
-	}{
-		{&Side{Name: "last", About: "times and sizes of the end; the rate and the costs are of the whole"}, m},
-		{&Side{Name: "first", About: "times and sizes of the beginning"}, first},
-	} {
-		s.side.add(s.m)
-		c.Sides = append(c.Sides, s.side)
-	}
-	for _, table := range soakTables {
-		c.compared = append(c.compared, sizePrefix+table)
-	}
-	c.compare()
-	return sc.expectNoLetters(ctx)
-}
-
-// sizePrefix is of the bytes of a table with its indexes.
-const sizePrefix = "table_bytes."
-
-func (sc *scaling) sizesAfter(ctx context.Context, d time.Duration, stop <-chan struct{}) map[string]float64 {
-	select {
-	case <-time.After(d):
-		return sc.sizes(ctx)
-	case <-stop:
-		return map[string]float64{}
-	}
-}
-
-// sizes of the tables. One that cannot be asked for is left out.
-func (sc *scaling) sizes(ctx context.Context) map[string]float64 {
-	m := map[string]float64{}
-	for _, table := range soakTables {
-		if n, err := sc.count(ctx, schema, `select pg_total_relation_size('pointsman.`+table+`')::bigint`); err == nil {
-			m[sizePrefix+table] = float64(n)
-		}
-	}
-	return m
 }

@@ -47,9 +47,10 @@ it has --n messages wait, and says what bridge and worker have in memory until t
 	},
 	{
 		"scale", "Throughput and p99 against the load that is offered",
-		`scale offers more cycles than the machine can do, for --duration: what comes through is the rate that it can keep up, with who publishes on the same machine. Then
-it offers --loads, shares of that rate, for --duration each, and says what comes through and how long it takes from publish to the answer that follows
-the commit. --soak offers 80 % of it for that long, and compares times and sizes of tables of its last five minutes with those of its first.
+		`scale offers cycles, with who publishes on the same machine: more than the machine can do, and then, by halving, the most of which all but a fiftieth comes
+through, for --duration each. Then it offers --loads, shares of that rate, and says what comes through and how long it takes from publish to the answer that
+follows the commit. --soak offers 80 % of it for that long, compares times and sizes of tables of its last five minutes with those of its first, and says
+of each minute what the times were and what Postgres waited for.
 --svg draws throughput and p99 against the load.`,
 		"  pointsman bench scale --svg scale.svg\n  pointsman bench scale --loads 0.5,0.8 --duration 30s\n  pointsman bench scale --loads 0.8 --soak 30m --json",
 	},

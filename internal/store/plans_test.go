@@ -298,3 +298,13 @@ var (
 	// inOrder are read from their beginning, up to a limit.
 	inOrder = map[string]bool{"timers_due": true, "leases_expiry": true, "held_expiry": true, "instances_retained": true, "departed_due": true, "verdicts_at": true, "webhook_deliveries_next": true, "triggers_due": true, "held_events_expiry": true, "triggers_ended": true, "jobs_due": true}
 )
+
+// One column, or expression of an index, of a larger sample makes the sample of its table so large again.
+func TestSamplesAreSmall(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	f.want("0", `select count(*) from pg_attribute
+		where attrelid = any(array['pointsman.instances', 'pointsman.signals', 'pointsman.ledger', 'pointsman.history']::regclass[]) and attnum > 0 and not attisdropped and attstattarget is distinct from 10`)
+	f.want("0", `select count(*) from pg_index
+		where indrelid = any(array['pointsman.instances', 'pointsman.signals', 'pointsman.ledger', 'pointsman.history']::regclass[]) and indexprs is not null`)
+}
