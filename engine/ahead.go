@@ -29,7 +29,7 @@ func (w *Worker) run(v *visit, q *queue) {
 			return
 		}
 		if w.life.picking.Err() != nil || v.work.InboxErr != nil {
-			w.outcomes <- finished{outcome: release(v.work), queue: q, party: v.party}
+			w.hand(finished{outcome: release(v.work), queue: q, party: v.party})
 			return
 		}
 	}

@@ -130,21 +130,24 @@ func (w *Worker) settled(ctx context.Context, group []finished, settled *store.S
 
 // answer tells each visit whether its instance goes on here, and gives back the slots of the others.
 func (w *Worker) answer(group []finished, ahead map[uuid.UUID]*visit) {
-	slots := map[*queue]int{}
+	type share struct{ ended, goOn int }
+	shares := map[*queue]share{}
 	for _, f := range group {
 		next := ahead[f.outcome.ID]
 		if f.ahead == nil || next != nil && next.work.Rev != f.outcome.Rev+1 {
 			next = nil
 		}
-		if next == nil {
-			slots[f.queue]++
+		s := shares[f.queue]
+		if s.ended++; next != nil {
+			s.goOn++
 		}
+		shares[f.queue] = s
 		if f.ahead != nil {
 			f.ahead <- next
 		}
 	}
-	for q, n := range slots {
-		q.give(n)
+	for q, s := range shares {
+		q.give(s.ended, s.goOn)
 	}
 }
 

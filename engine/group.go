@@ -13,8 +13,9 @@ const (
 	maxGroupBytes = 16 << 20
 )
 
-// company is how long the first outcomes of a pick wait for the others, from when their steps began: one transaction costs less than two.
-const company = time.Millisecond
+// company is how long the first of n outcomes of a pick wait for the others, from when their steps began: one transaction costs less than two.
+// It is about as long as n steps that do nothing take on a busy machine. For others nobody waits.
+func company(n int) time.Duration { return time.Millisecond + time.Duration(n)*25*time.Microsecond }
 
 // party is those who began together. The commit loop owns it after that.
 type party struct {
@@ -22,7 +23,7 @@ type party struct {
 	until time.Time // the first wait for the others
 }
 
-func newParty(n int) *party { return &party{n, time.Now().Add(company)} }
+func newParty(n int) *party { return &party{n, time.Now().Add(company(n))} }
 
 // arrived counts an outcome that has come to the commit loop.
 func (f finished) arrived() finished {

@@ -55,6 +55,7 @@ func TestGroupsOfEffects(t *testing.T) {
 // Outcomes of one pick are committed together where the last is there soon after their steps began, and no longer than that waits any.
 func TestOutcomesWaitForTheirParty(t *testing.T) {
 	t.Parallel()
+	one, three := company(2), company(3)
 	for _, c := range []struct {
 		name string
 		left int             // of the party, beside the first
@@ -64,9 +65,9 @@ func TestOutcomesWaitForTheirParty(t *testing.T) {
 	}{
 		{"alone", 0, nil, 1, 0},
 		{"all at once", 2, []time.Duration{0, 0}, 3, 0},
-		{"all soon", 2, []time.Duration{company / 4, company / 2}, 3, company / 2},
-		{"one late", 2, []time.Duration{company / 4, 2 * company}, 2, company},
-		{"one never", 1, nil, 1, company},
+		{"all soon", 2, []time.Duration{three / 4, three / 2}, 3, three / 2},
+		{"one late", 2, []time.Duration{three / 4, 2 * three}, 2, three},
+		{"one never", 1, nil, 1, one},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -80,7 +81,7 @@ func TestOutcomesWaitForTheirParty(t *testing.T) {
 				if took := time.Since(began); len(group) != c.n || took != c.took {
 					t.Errorf("a group of %d after %s, want %d after %s", len(group), took, c.n, c.took)
 				}
-				time.Sleep(2 * company) // what is late has come
+				time.Sleep(2 * three) // what is late has come
 			})
 		})
 	}

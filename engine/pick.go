@@ -23,6 +23,7 @@ type queue struct {
 
 	mu    sync.Mutex
 	busy  int
+	ended int           // of the busy ones: the step has, and the commit is to come
 	freed chan struct{} // a slot was given back
 }
 
@@ -30,10 +31,11 @@ func newQueue(name string, slots int) *queue {
 	return &queue{name: name, slots: slots, poked: make(chan struct{}, 1), sole: make(chan struct{}, 1), freed: make(chan struct{}, 1), idle: make(chan *visit)}
 }
 
-func (q *queue) free() int {
+// free says how many slots are, and how many will be when all steps that have ended are committed.
+func (q *queue) free() (now, soon int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.slots - q.busy
+	return q.slots - q.busy, q.slots - q.busy + q.ended
 }
 
 func (q *queue) take(n int) {
@@ -42,9 +44,17 @@ func (q *queue) take(n int) {
 	q.busy += n
 }
 
-func (q *queue) give(n int) {
+func (q *queue) end() {
 	q.mu.Lock()
-	q.busy -= n
+	defer q.mu.Unlock()
+	q.ended++
+}
+
+// give back the slots of n whose steps had ended, but keep those that go on.
+func (q *queue) give(n, goOn int) {
+	q.mu.Lock()
+	q.ended -= n
+	q.busy -= n - goOn
 	q.mu.Unlock()
 	signal(q.freed)
 }
@@ -68,15 +78,16 @@ func (w *Worker) poke(queues ...string) {
 }
 
 // room waits for free slots: for one, or in a flow of work for half of them, so that picks and the commits that follow stay large.
-// There too it waits for more than one only a moment: some steps take long.
+// There too it waits for more than one only a moment where steps hold the others, as some take long, and ten of these where the commit will
+// give back enough.
 func (q *queue) room(ctx context.Context, flow bool) bool {
 	want := 1
 	if flow {
 		want = max(1, q.slots/2)
 	}
 	var over <-chan time.Time
-	for {
-		free := q.free()
+	for moments := 0; ; {
+		free, soon := q.free()
 		if free >= want {
 			return true
 		}
@@ -88,7 +99,10 @@ func (q *queue) room(ctx context.Context, flow bool) bool {
 			return false
 		case <-q.freed:
 		case <-over:
-			want = 1
+			over = nil
+			if moments++; soon < want || moments == 10 {
+				want = 1
+			}
 		}
 	}
 }
@@ -172,7 +186,8 @@ func addMissing(todo []string, lanes ...string) []string {
 
 // pick fills free slots from one lane, and reports how many it has filled and whether there may be more.
 func (w *Worker) pick(ctx context.Context, q *queue, lane string, running *sync.WaitGroup) (picked int, more bool) {
-	n, alone := store.PickSize(q.free()), strings.HasPrefix(lane, store.AloneLane)
+	free, _ := q.free()
+	n, alone := store.PickSize(free), strings.HasPrefix(lane, store.AloneLane)
 	if alone {
 		if n = 1; !w.alone.CompareAndSwap(false, true) {
 			return 0, false // whoever has it looks for the next one
@@ -207,7 +222,7 @@ func (w *Worker) pick(ctx context.Context, q *queue, lane string, running *sync.
 			w.log.Warn("an inbox could not be read: trying again", "instance", works[i].ID, "error", works[i].InboxErr)
 			fallthrough
 		case ctx.Err() != nil:
-			w.outcomes <- finished{outcome: release(&works[i]), queue: q, party: party}
+			w.hand(finished{outcome: release(&works[i]), queue: q, party: party})
 		default:
 			if taken = true; alone {
 				context.AfterFunc(contexts[i], w.leaveAlone) // when it is committed, or not this worker's any more

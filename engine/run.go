@@ -25,6 +25,12 @@ type finished struct {
 	refused func(cause error) store.Outcome
 }
 
+// hand an outcome to the commit.
+func (w *Worker) hand(f finished) {
+	f.queue.end()
+	w.outcomes <- f
+}
+
 // visit is a leased instance whose step is to be executed.
 type visit struct {
 	ctx   context.Context
@@ -71,7 +77,7 @@ func (w *Worker) runVisit(begun *visit, q *queue, mayGoOn bool) (ahead chan *vis
 			ahead = make(chan *visit, 1)
 			f.ahead, f.outcome.Ahead = ahead, work.GoOn(&f.outcome)
 		}
-		w.outcomes <- f
+		w.hand(f)
 	}()
 	o, state, label = w.execute(ctx, m, work, v)
 	return nil

@@ -285,7 +285,7 @@ with {recursive}/* pick */ r as materialized (
 select t.*, c.instance_id, c.rev, c.token, c.project, c.machine, c.version, c.step, c.correlation_key, c.partition_key, c.unique_key, c.unique_scope,
   c.queue, c.priority, c.attempt, c.uncounted, c.visit, c.timed_out, c.wait_canceled, c.due_at is not null, c.notifies, c.awaits, c.last_error, c.traceparent, c.inserted_at, c.parent_id, c.run_at,
   case when coalesce(s.n = 1, true) then c.state end, ` + inboxColumns + `, case when c.await_where is not null then not ` + passes("c.await_where") + ` end
-from (select (select count(*)::int from r), exists (select from c where {keyed}), {turn}, (select count(*)::int from c where fate = 'divert')) t(taken, keyed, again, unguarded, diverted)
+from (select count(*)::int, coalesce(bool_or({keyed}), false), {turn}, count(*) filter (where fate = 'divert')::int from c) t(taken, keyed, again, unguarded, diverted)
 left join c on {runs} left join lateral (
 ` + inboxOfC + `) s on ` + inboxBound
 
@@ -315,7 +315,7 @@ const pickMet = `(fate = 'keyed' or partition_key is not null)`
 
 // pickPlain puts what has keys back, for pickKeyed.
 var pickPlain = strings.NewReplacer("{recursive}", "", "{keyed}", pickMet, "{runs}", "c.fate = 'run'",
-	"{turn}", "exists (select from c where "+pickMet+"), 0", "{keys}", `elsewhere as (
+	"{turn}", "coalesce(bool_or("+pickMet+"), false), 0", "{keys}", `elsewhere as (
   insert into pointsman.ready (queue, lane, priority, run_at, instance_id, rev, solo, project, key)
   select queue, case when fate = 'divert' and partition_key is null then `+divertedLane+` else lane end, priority, run_at, instance_id, rev, solo,
     case when partition_key is not null then project end, partition_key
