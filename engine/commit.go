@@ -12,48 +12,28 @@ import (
 	"github.com/pointsman/pointsman/internal/store"
 )
 
-// maxFlying is how many groups are committed at the same time, the second where half of the most that it may have waits for it: below that one
-// large transaction later costs less than two at once.
-const maxFlying = 2
-
 // commitLoop commits what has finished, as many at once as have come together meanwhile. When done is closed it commits what is
 // left, and returns.
 func (w *Worker) commitLoop(ctx context.Context, done <-chan struct{}) {
 	var aside sync.WaitGroup
 	defer aside.Wait()
-	var waiting []finished
-	flying, landed := 0, make(chan struct{}, maxFlying)
-	defer func() {
-		for ; flying > 0; flying-- {
-			<-landed
-		}
-	}()
-	for {
-		if n := len(waiting); n > 0 && flying == 0 || n >= maxGroup/2 && flying < maxFlying {
+	commit := func(first finished) {
+		for over := &first; over != nil; {
 			var group []finished
-			group, waiting = w.group(waiting)
-			flying++
-			go func() {
-				defer func() { landed <- struct{}{} }()
-				w.commit(ctx, group, &aside)
-			}()
-			continue
+			group, over = w.group(*over)
+			w.commit(ctx, group, &aside)
 		}
-		over := done
-		if len(waiting)+flying > 0 {
-			over = nil
-		}
+	}
+	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-landed:
-			flying--
-		case f := <-w.outcomes:
-			waiting = append(waiting, f.arrived())
-		case <-over:
+		case first := <-w.outcomes:
+			commit(first.arrived())
+		case <-done:
 			select {
-			case f := <-w.outcomes:
-				waiting = append(waiting, f.arrived())
+			case first := <-w.outcomes:
+				commit(first.arrived())
 			default:
 				return
 			}

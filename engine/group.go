@@ -31,30 +31,24 @@ func (f finished) arrived() finished {
 	return f
 }
 
-// group takes of what waits, and of what is sure to come at once, but no more keys than a transaction should lock, and about as many other effects
-// and bytes as it should have. rest waits for the next group.
-func (w *Worker) group(waiting []finished) (group, rest []finished) {
-	first := waiting[0]
-	group = append(make([]finished, 0, min(maxGroup, len(waiting)+first.party.left+len(w.outcomes))), first)
-	rest = waiting[1:]
+// group takes what waits, and what is sure to come at once, but no more keys than a transaction should lock, and about as many other effects
+// and bytes as it should have. What came and is too much is over, and begins the next group.
+func (w *Worker) group(first finished) (group []finished, over *finished) {
+	group = append(make([]finished, 0, min(maxGroup, 1+max(first.party.left, len(w.outcomes)))), first)
 	keys, effects, bytes := first.weight()
 	for parties := first.party.among(nil); len(group) < maxGroup && effects < maxScopes && bytes < maxGroupBytes; {
-		if len(rest) == 0 {
-			f, ok := w.another(parties)
-			if !ok {
-				break
-			}
-			rest = append(rest, f)
-		}
-		f := rest[0]
-		k, e, b := f.weight()
-		if keys += k; keys > maxScopes {
+		f, ok := w.another(parties)
+		if !ok {
 			break
 		}
-		group, rest, parties = append(group, f), rest[1:], f.party.among(parties)
+		k, e, b := f.weight()
+		if keys += k; keys > maxScopes {
+			return group, &f
+		}
+		group, parties = append(group, f), f.party.among(parties)
 		effects, bytes = effects+e, bytes+b
 	}
-	return group, rest
+	return group, nil
 }
 
 // among adds a party to others.

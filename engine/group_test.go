@@ -30,9 +30,10 @@ func TestGroupsOfEffects(t *testing.T) {
 	}
 	var groups []int
 	var at int
-	for waiting := []finished{all[0].arrived()}; len(waiting) > 0; {
+	all[0].arrived()
+	for over := &all[0]; over != nil; {
 		var group []finished
-		group, waiting = w.group(waiting)
+		group, over = w.group(*over)
 		keys := 0
 		for _, f := range group {
 			if f.outcome.ID != all[at].outcome.ID {
@@ -41,8 +42,9 @@ func TestGroupsOfEffects(t *testing.T) {
 			at, keys = at+1, keys+len(f.outcome.Signals)
 		}
 		groups = append(groups, keys)
-		if len(waiting) == 0 && len(w.outcomes) > 0 {
-			waiting = append(waiting, (<-w.outcomes).arrived())
+		if over == nil && len(w.outcomes) > 0 {
+			f := (<-w.outcomes).arrived()
+			over = &f
 		}
 	}
 	if want := "[200 1 200 199 2]"; fmt.Sprint(groups) != want || at != len(all) {
@@ -70,13 +72,12 @@ func TestOutcomesWaitForTheirParty(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, p := &Worker{outcomes: make(chan finished, 8)}, newParty(1+c.left)
-				first := finished{party: p}
 				for _, d := range c.at {
 					time.AfterFunc(d, func() { w.outcomes <- finished{party: p} })
 				}
 				synctest.Wait()
 				began := time.Now()
-				group, _ := w.group([]finished{first.arrived()})
+				group, _ := w.group(finished{party: p}.arrived())
 				if took := time.Since(began); len(group) != c.n || took != c.took {
 					t.Errorf("a group of %d after %s, want %d after %s", len(group), took, c.n, c.took)
 				}

@@ -126,7 +126,7 @@ func (o Options) Check() error {
 		return fmt.Errorf("--batch %d: want at most 10000", o.Batch)
 	case o.Parked < o.N && o.Benchmark != "backlog" && o.Benchmark != "outcomes":
 		return fmt.Errorf("--parked %d: want at least --n, %d: each message of a probe is for another instance", o.Parked, o.N)
-	case slices.Min(o.Groups) < 1 || slices.Max(o.Groups) > 256:
+	case slices.Min(o.Groups) < 1 || slices.Max(o.Groups) > maxGroup:
 		return errors.New("--groups: want 1 to 256")
 	case slices.Min(o.Sizes) < 1000:
 		return errors.New("--sizes: want 1000 or more")

@@ -70,7 +70,7 @@ func (cn *contended) path(s setting) probe {
 		for range s.copies {
 			programs = append(programs, partBridge, partWorker)
 		}
-		if err := r.runParts(ctx, r.config(slots(256)), programs...); err != nil {
+		if err := r.runParts(ctx, r.config(slots(maxGroup)), programs...); err != nil {
 			return err
 		}
 		if s.snapshot {

@@ -47,8 +47,17 @@ type cycles struct {
 	own    *instances // in a schema where no worker is
 }
 
-// slots let the worker pick and commit groups of that size: it picks when half of them are free.
-func slots(group int) int { return 2 * group }
+// slots let the worker pick and commit groups of that size: it picks when half of them are free. Groups of the largest size it has whatever
+// the slots, and with more of these it picks, executes and commits at the same time.
+func slots(group int) int {
+	if group == maxGroup {
+		return 8 * group
+	}
+	return 2 * group
+}
+
+// maxGroup is what a pick and a commit take at most.
+const maxGroup = 256
 
 // aboutCycles is what a probe of the path does.
 func (b *run) aboutCycles() string {

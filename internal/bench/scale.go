@@ -28,7 +28,7 @@ const (
 // committed: from these the times are.
 func scale(ctx context.Context, b *run) error {
 	sc := &scaling{run: b, sent: map[string]time.Time{}}
-	if err := b.runParts(ctx, b.config(slots(256)), partBridge, partWorker); err != nil {
+	if err := b.runParts(ctx, b.config(slots(maxGroup)), partBridge, partWorker); err != nil {
 		return err
 	}
 	if err := b.sweep(ctx); err != nil {

@@ -92,7 +92,7 @@ type outcomeArrays struct {
 	progress                            []bool
 	attempts                            []int32
 	handedTo                            []int64
-	ahead                               []bool
+	ahead, looks                        []bool
 	goOn                                []*Work
 	ended, parked, timed                []uuid.UUID
 	joining                             []uuid.UUID // of the parked: who awaits children
@@ -118,7 +118,7 @@ func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
 		a.awaits, a.handed, a.consumed = append(a.awaits, textArray(o.Awaits)), append(a.handed, textArray(o.Handed)), append(a.consumed, intArray(o.Consumed))
 		a.awaitNs, a.handedTo = append(a.awaitNs, max(1, o.AwaitN)), append(a.handedTo, o.HandedTo)
 		a.delays, a.progress = append(a.delays, microseconds(o.Delay)), append(a.progress, o.Progress)
-		a.attempts = append(a.attempts, int32(o.Attempt))
+		a.attempts, a.looks = append(a.attempts, int32(o.Attempt)), append(a.looks, o.looks())
 		if a.ahead = append(a.ahead, o.Ahead != nil); o.Ahead != nil {
 			a.goOn = append(a.goOn, o.Ahead)
 		}
@@ -144,6 +144,12 @@ func newOutcomeArrays(os []Outcome) (*outcomeArrays, error) {
 		}
 	}
 	return a, nil
+}
+
+// looks: one signal of what this awaits is enough to go on, whichever. A commit that sees it in the inbox, where nobody but this outcome
+// takes it away, does not park first: it leaves nothing for the recheck, which is for what that has not seen, and for all other awaits.
+func (o *Outcome) looks() bool {
+	return o.Kind == OutcomeAwait && o.AwaitN <= 1 && len(o.Where)+len(o.Handed)+len(o.Waits) == 0 && o.UniqueScope == 0 && !slices.ContainsFunc(o.Awaits, ofChildren)
 }
 
 func (a *outcomeArrays) addOutputs(o *Outcome) error {
@@ -284,7 +290,7 @@ func (s *Store) commit(a *outcomeArrays, all []uuid.UUID, g Group, settled *Sett
 	sql := s.text.commit
 	args := []any{
 		a.tokens, a.ids, a.revs, a.kinds, a.steps, a.states, a.awaits, a.awaitNs, a.delays, a.progress, a.consumed, a.handed, a.handedTo,
-		a.results, a.reasons, a.ran, append([]uuid.UUID{}, all...), g.Last, g.Publish, a.attempts, a.ahead, g.Ahead.Token, g.Ahead.Worker, g.Ahead.Length, a.wheres,
+		a.results, a.reasons, a.ran, append([]uuid.UUID{}, all...), g.Last, g.Publish, a.attempts, a.ahead, g.Ahead.Token, g.Ahead.Worker, g.Ahead.Length, a.wheres, a.looks,
 	}
 	if len(a.evIDs)+len(a.pubIDs) > 0 || a.notifies {
 		if sql = s.text.commitOutputs; a.notifies {
@@ -350,7 +356,7 @@ func (s *Store) clearEnded(instances []uuid.UUID, triggers *[]EndedTrigger) stat
 
 // commitText (arrays: $1 tokens, $2 ids, $3 revs, $4 kinds, $5 steps, $6 states, $7 awaits, $8 how many, $9 delays in
 // microseconds, $10 progress, $11 consumed, $12 handed, $13 handed to, $14 results, $15 reasons, $16 steps that ran; $17 all instances
-// to lock, where there are others than its own, $18 leases to drop, $19 statuses to publish; $20 attempts, $21 who goes on, $22 to $24 their lease: token, worker, length; $25 conditions) locks the leases, then every instance it touches in one ascending order, then
+// to lock, where there are others than its own, $18 leases to drop, $19 statuses to publish; $20 attempts, $21 who goes on, $22 to $24 their lease: token, worker, length; $25 conditions, $26 who looks, [Outcome.looks]) locks the leases, then every instance it touches in one ascending order, then
 // updates its own where the rev still stands. Where these are all, the update alone locks them, in the order of o, which is that of the ids.
 // Those that it finds at another rev are not locked then. Only errors and lost leases count towards max_attempts: not a replay that the step asked
 // for, and nothing from before an await. The counts make the locks come first; a join of arrays instead would be planned as
@@ -359,9 +365,12 @@ const commitText = `
 with /* commit */ l as materialized (
   select token from pointsman.leases where token = any($1::uuid[] || $18::uuid[]) order by token for no key update
 ), o as materialized (
-  select * from unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::smallint[], $9::bigint[], $10::boolean[], $11::text[],
-    $12::text[], $13::bigint[], $14::text[], $15::text[], $16::text[], $20::int[], $21::boolean[], $25::text[])
-    t(token, id, rev, kind, step, state, awaits, n, delay, progress, consumed, handed, handed_to, result, reason, ran, ran_attempt, ahead, await_where) order by id
+  select t.*, looks and (
+    select s.id from (select * from pointsman.signals s where s.instance_id = t.id order by s.instance_id, s.id limit 8) s
+    where ` + tag + ` = any(t.awaits::text[]) and s.id <> all(t.consumed::bigint[]) limit 1) is not null as met
+  from unnest($1::uuid[], $2::uuid[], $3::int[], $4::text[], $5::text[], $6::text[], $7::text[], $8::smallint[], $9::bigint[], $10::boolean[], $11::text[],
+    $12::text[], $13::bigint[], $14::text[], $15::text[], $16::text[], $20::int[], $21::boolean[], $25::text[], $26::boolean[])
+    t(token, id, rev, kind, step, state, awaits, n, delay, progress, consumed, handed, handed_to, result, reason, ran, ran_attempt, ahead, await_where, looks) order by id
 ), lk as materialized (
   select i.id from pointsman.instances i where i.id = any($17) and (select count(*) from l) > 0 order by i.id for no key update
 ), u as (
@@ -376,7 +385,7 @@ with /* commit */ l as materialized (
     handed_where = case when o.kind = 'await' and o.handed <> '{}' then i.await_where when o.kind in ('await', 'next') then null else i.handed_where end,
     handed = case o.kind when 'await' then o.handed::text[] when 'next' then '{}' else i.handed end,
     handed_to = case o.kind when 'await' then o.handed_to else i.handed_to end,
-    parked = o.kind = 'await', delayed = o.kind = 'replay' and o.delay is not null, due_at = now() + o.delay * interval '1 microsecond',
+    parked = o.kind = 'await' and (i.paused or not o.met), delayed = o.kind = 'replay' and o.delay is not null, due_at = now() + o.delay * interval '1 microsecond',
     timed_out = case when o.kind in ('replay', 'release', 'stop') then i.timed_out else false end,
     wait_canceled = case when o.kind in ('replay', 'release', 'stop') then i.wait_canceled else false end,
     live = o.kind not in ('done', 'stop'), status = case o.kind when 'done' then 'done' when 'stop' then 'failed' end,
@@ -386,7 +395,7 @@ with /* commit */ l as materialized (
   from o where i.id = o.id and i.rev = o.rev and ` + alive + ` and (o.token in (select token from l)) is true and (select count(*) from lk) >= 0
   returning i.id, i.rev, i.queue, i.priority, i.due_at, i.project, i.machine, i.version, i.correlation_key, i.status, i.result, i.last_error,
     i.finished_at, i.reply_to, i.traceparent, o.kind, o.consumed::bigint[] as consumed, o.ran, o.ran_attempt,
-    (o.kind in ('next', 'release') or (o.kind = 'replay' and o.delay is null)) and not (o.ahead and not i.paused) as runs, o.ahead and not i.paused as ahead{notified}
+    (o.kind in ('next', 'release') or (o.kind = 'replay' and o.delay is null) or (o.kind = 'await' and not i.parked)) and not (o.ahead and not i.paused) as runs, o.ahead and not i.paused as ahead{notified}
 ), sg as (
   delete from pointsman.signals where ctid = any(array(
     select y.ctid from (select id, unnest(consumed) as sid from u) x
@@ -429,17 +438,17 @@ const insertOutcomes = `
     union all select 'reply', u.reply_to where u.reply_to is not null) t(kind, subject)
   where u.status is not null`
 
-// commitOutputs ($26 to $29 events: instances, revs, keys, values; $30 to $36 publications: instances, projects, message ids, subjects,
+// commitOutputs ($27 to $30 events: instances, revs, keys, values; $31 to $37 publications: instances, projects, message ids, subjects,
 // headers, bodies, revs). They go by rev too: a worker that lost an instance and picked it again may bring two outcomes of it at once.
 const commitOutputs = `, ev as (
   insert into pointsman.events (instance_id, key, rev, value)
-  select e.id, e.key, e.rev, e.value::jsonb from unnest($26::uuid[], $27::int[], $28::text[], $29::text[]) e(id, rev, key, value)
+  select e.id, e.key, e.rev, e.value::jsonb from unnest($27::uuid[], $28::int[], $29::text[], $30::text[]) e(id, rev, key, value)
   where ((e.id, e.rev) in (select id, rev from u)) is true
   on conflict (instance_id, key) do update set value = excluded.value, rev = excluded.rev, updated_at = now()
 ), pb as (
   insert into pointsman.outbox (shard, kind, instance_id, project, subject, msg_id, headers, body)
   select get_byte(uuid_send(p.id), 15) & 15, 'publish', p.id, p.project, p.subject, p.msg_id, p.headers, p.body
-  from unnest($30::uuid[], $31::text[], $32::text[], $33::text[], $34::text[], $35::bytea[], $36::int[]) with ordinality p(id, project, msg_id, subject, headers, body, rev, ord)
+  from unnest($31::uuid[], $32::text[], $33::text[], $34::text[], $35::text[], $36::bytea[], $37::int[]) with ordinality p(id, project, msg_id, subject, headers, body, rev, ord)
   where ((p.id, p.rev) in (select id, rev from u)) is true order by p.ord
 )`
 

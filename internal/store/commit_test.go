@@ -162,6 +162,48 @@ func TestParkOnWhatIsThere(t *testing.T) {
 	equal(t, "woken by one that it was not handed under its name", len(f.picked().Inbox), 4)
 }
 
+// A commit that sees what an await waits for goes on by itself, where one signal of it is enough; all else it leaves to the recheck.
+func TestCommitLooks(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		others int // signals of another name before
+		o      func(o *Outcome, there int64)
+		pause  bool
+		want   string // parked, rows in ready
+	}{
+		{"one is there", 0, func(o *Outcome, _ int64) {}, false, "false 1"},
+		{"one of two names", 0, func(o *Outcome, _ int64) { o.Awaits = []string{"signal/no", "signal/pay"} }, false, "false 1"},
+		{"behind some others", 7, func(o *Outcome, _ int64) {}, false, "false 1"},
+		{"behind many others", 8, func(o *Outcome, _ int64) {}, false, "true 0"},
+		{"it is consumed", 0, func(o *Outcome, there int64) { o.Consumed = []int64{there} }, false, "true 0"},
+		{"it is of another name", 0, func(o *Outcome, _ int64) { o.Awaits = []string{"signal/no"} }, false, "true 0"},
+		{"both of two names", 0, func(o *Outcome, _ int64) { o.Awaits, o.AwaitN = []string{"signal/no", "signal/pay"}, 2 }, false, "true 0"},
+		{"on a condition", 0, func(o *Outcome, _ int64) { o.Where = []byte(`{"pay": "$.no == 1"}`) }, false, "true 0"},
+		{"it was handed", 0, func(o *Outcome, there int64) { o.Handed, o.HandedTo = []string{"signal/pay"}, there }, false, "true 0"},
+		{"in a unique scope", 0, func(o *Outcome, _ int64) { o.UniqueScope = ScopeAwaiting | ScopeRunnable | ScopeExecuting }, false, "true 0"},
+		{"paused", 0, func(o *Outcome, _ int64) {}, true, "true 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t)
+			f.text.recheck = `select $1::uuid[] where $2::uuid[] is null and $3::uuid[] is null and false`
+			f.started("k")
+			for i := range c.others {
+				f.fast(signal("k", "other", fmt.Sprint(i)))
+			}
+			there := f.fast(signal("k", "pay", "d"))[0].SignalID
+			o := await(f.picked(), "signal/pay")
+			c.o(&o, there)
+			if c.pause {
+				f.exec(`update pointsman.instances set paused = true`)
+			}
+			f.commit(o)
+			f.want(c.want, `select i.parked, (select count(*) from pointsman.ready r where r.rev = i.rev) from pointsman.instances i`)
+		})
+	}
+}
+
 // Only what was picked commits, once, and in its lease.
 func TestCommitFence(t *testing.T) {
 	t.Parallel()

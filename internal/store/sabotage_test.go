@@ -102,8 +102,9 @@ func sabotages() []sabotage {
 			"no key locks", edits(func(t *texts) *string { return &t.lockScopes }, "", `select 1 from unnest($1::bigint[]) h`),
 			[]string{"hold / start", "hold / hold, one dedup / start", "effect to nobody / start", "start / start, one dedup, no key", "start by a message / redelivery under another dedup, no key"},
 		},
+		{"a commit goes on with what it consumes", edits(commit, " and s.id <> all(t.consumed::bigint[])", ""), []string{"deliver of another name / park, consume"}},
 		{"effect targets are not locked with the own rows", edits(commit, "any($17)", "any($2) and $17::uuid[] is not null"), []string{"effects, crossing", "effects by id, crossing", "effects, crossing, both end"}},
-		{"own rows are not taken in their order", edits(commit, "await_where) order by id", "await_where)"), []string{"cancel of the one / commit of both / deliver"}},
+		{"own rows are not taken in their order", edits(commit, "await_where, looks) order by id", "await_where)"), []string{"cancel of the one / commit of both / deliver"}},
 		{"leases to drop are not locked with the own ones", edits(commit, "any($1::uuid[] || $18::uuid[]) order", "any($1::uuid[]) order"), []string{"commit that drops another lease / sweep of it / deliver"}},
 		{"the inbox of the ended is cleared by the statement that ends it", []edit{
 			{commit, "), sg as (", "), ended as (delete from signals s using u where s.instance_id = u.id and u.status is not null), sg as ("},

@@ -39,6 +39,11 @@ func scenarios() (all []scenario) {
 	return all
 }
 
+// wokenForNothing finds who is ready with nothing of what it awaits.
+const wokenForNothing = `
+select i.id from pointsman.instances i join pointsman.ready r on r.instance_id = i.id and r.rev = i.rev
+where not exists (select from pointsman.signals s where s.instance_id = i.id and s.kind || '/' || s.name = any(i.awaits))`
+
 func pay(n int, dedup string) Signal { return signal(key(n), "pay", dedup) }
 
 func deliveries() []scenario {
@@ -50,6 +55,7 @@ func deliveries() []scenario {
 		{"deliver / park", leased(90, valid, 1), together(delivering(pay(1, "d1")), committing(parks(1, 90))), ""},
 		{"deliver / park again, handed", leased(90, valid, 1) + inbox(1, 500, "d0"), together(delivering(pay(1, "d1")), committing(handed)), ""},
 		{"deliver / park, consume", leased(90, valid, 1) + inbox(1, 500, "d0"), together(delivering(pay(1, "d1")), committing(consumed)), ""},
+		{"deliver of another name / park, consume", leased(90, valid, 1) + inbox(1, 500, "d0"), together(delivering(signal(key(1), "other", "d1")), committing(consumed)), wokenForNothing},
 		{"deliver / next / work", leased(90, valid, 1), together(delivering(pay(1, "d1")), committing(of(1, 90, OutcomeNext)), working(1)), ""},
 		{"deliver / work / work", awaiting(1, 1, "signal/pay"), together(delivering(pay(1, "d1"), pay(1, "d2")), working(1), working(1)), ""},
 		{"deliver / end", leased(90, valid, 1), together(delivering(pay(1, "d1")), committing(of(1, 90, OutcomeDone))), ""},
