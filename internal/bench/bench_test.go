@@ -194,10 +194,17 @@ func TestScale(t *testing.T) {
 	if len(soak.Minutes) < 4 {
 		t.Fatalf("a soak of %d parts, want 4", len(soak.Minutes))
 	}
+	timed := 0 // on a slow machine a part has less than a hundred messages, and may have none that is timed
 	for i, m := range soak.Minutes[:4] {
-		if m.From != float64(i)*0.5 || m.Metrics[p50] <= 0 || m.Metrics[walRate] <= 0 || m.Waits == nil {
+		if m.From != float64(i)*0.5 || m.Metrics[walRate] <= 0 || m.Waits == nil {
 			t.Errorf("part %d of the soak: %+v", i, m)
 		}
+		if m.Metrics[p50] > 0 {
+			timed++
+		}
+	}
+	if timed == 0 {
+		t.Errorf("no part of the soak has times: %+v", soak.Minutes)
 	}
 	expectPlot(t, r, "through")
 }
