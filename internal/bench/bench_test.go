@@ -178,7 +178,8 @@ func TestContention(t *testing.T) {
 
 func TestScale(t *testing.T) {
 	t.Parallel()
-	r := measure(t, Options{Benchmark: "scale", N: 200, Parked: 200, Rounds: 1, Loads: []float64{0.5}, Duration: time.Second, Soak: 2 * time.Second})
+	const part = 2 * time.Second // of the soak: also on a slow machine long enough for each instance to have its turn, and so for some that answer
+	r := measure(t, Options{Benchmark: "scale", N: 200, Parked: 200, Rounds: 1, Loads: []float64{0.5}, Duration: time.Second, Soak: 4 * part})
 	expectCase(t, r, "highest", 200, 1, []string{"path"}, rate)
 	for _, name := range []string{"overload", "search 4", "load 50 %", "soak"} {
 		i := slices.IndexFunc(r.Cases, func(c *Case) bool { return c.Name == name })
@@ -194,17 +195,10 @@ func TestScale(t *testing.T) {
 	if len(soak.Minutes) < 4 {
 		t.Fatalf("a soak of %d parts, want 4", len(soak.Minutes))
 	}
-	timed := 0 // on a slow machine a part has less than a hundred messages, and may have none that is timed
 	for i, m := range soak.Minutes[:4] {
-		if m.From != float64(i)*0.5 || m.Metrics[walRate] <= 0 || m.Waits == nil {
+		if m.From != float64(i)*part.Seconds() || m.Metrics[p50] <= 0 || m.Metrics[walRate] <= 0 || m.Waits == nil {
 			t.Errorf("part %d of the soak: %+v", i, m)
 		}
-		if m.Metrics[p50] > 0 {
-			timed++
-		}
-	}
-	if timed == 0 {
-		t.Errorf("no part of the soak has times: %+v", soak.Minutes)
 	}
 	expectPlot(t, r, "through")
 }
