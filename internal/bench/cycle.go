@@ -47,8 +47,8 @@ type cycles struct {
 	own    *instances // in a schema where no worker is
 }
 
-// slots let the worker pick and commit groups of that size: it picks when half of them are free. Groups of the largest size it has whatever
-// the slots, and with more of these it picks, executes and commits at the same time.
+// slots let the worker pick and commit groups of that size: it picks when half of them are free. More than twice as many do not make the
+// largest groups larger: with them it picks and executes while it commits.
 func slots(group int) int {
 	if group == maxGroup {
 		return 8 * group

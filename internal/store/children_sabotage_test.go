@@ -5,7 +5,6 @@ func familySabotages() []sabotage {
 	edits := func(field func(*texts) *string, old, new string) []edit { return []edit{{field, old, new}} }
 	recheck := func(t *texts) *string { return &t.recheck }
 	wakeParents := func(t *texts) *string { return &t.wakeParents }
-	const noWake = `select $1::uuid[] where $2::uuid[] is null and $3::uuid[] is null and false`
 	return []sabotage{
 		{
 			"parents are not locked with the own rows", edits(func(t *texts) *string { return &t.commit }, "any($17)", "any($2) and $17::uuid[] is not null"),

@@ -187,7 +187,7 @@ func TestCommitLooks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := setup(t)
-			f.text.recheck = `select $1::uuid[] where $2::uuid[] is null and $3::uuid[] is null and false`
+			f.text.recheck = noWake
 			f.started("k")
 			for i := range c.others {
 				f.fast(signal("k", "other", fmt.Sprint(i)))

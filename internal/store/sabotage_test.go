@@ -77,6 +77,9 @@ func (e edit) make(t *testing.T, text *texts) {
 	}
 }
 
+// noWake takes the place of a recheck: it finds nothing.
+const noWake = `select $1::uuid[] where $2::uuid[] is null and $3::uuid[] is null and false`
+
 func sabotages() []sabotage {
 	edits := func(field func(*texts) *string, old, new string) []edit { return []edit{{field, old, new}} }
 	commit := func(t *texts) *string { return &t.commit }
@@ -89,7 +92,6 @@ func sabotages() []sabotage {
 	resume := func(t *texts) *string { return &t.resume }
 	lockIDs := func(t *texts) *string { return &t.lockIDTargets }
 	const nothing = `select $1::uuid[] where false`
-	const noWake = `select $1::uuid[] where $2::uuid[] is null and $3::uuid[] is null and false`
 	return []sabotage{
 		{
 			"no recheck after a park", edits(func(t *texts) *string { return &t.recheck }, "", noWake),
